@@ -25,6 +25,8 @@ from libs.storage.engines import get_insert
 from libs.storage.timestamps import Timestamp
 
 RETRY_AFTER_SECONDS = 0.1
+TENANT_SEPARATOR = "--"
+"""The end of the prefix of a tenant in a name (`gateway.access.domain.principal`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,12 @@ class IdempotencyKey:
     def row_id(self) -> str:
         """Return the id under which the response is stored."""
         return f"{self.scope}{self.request_id}"
+
+
+def find_scope(name: str) -> str:
+    """Return the scope of requests on a resource: its tenant's prefix, with the separator; empty without a tenant."""
+    tenant, separator, _ = name.partition(TENANT_SEPARATOR)
+    return tenant + separator if separator else ""
 
 
 class RequestDone(Aborted):

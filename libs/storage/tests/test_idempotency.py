@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, event
 from chassis.errors import NotFound, RequestIdReused
 from hansei.playbook.v1 import playbook_service_pb2 as service
 from libs.storage.database import Database
-from libs.storage.idempotency import IdempotencyKey, RequestDone
+from libs.storage.idempotency import IdempotencyKey, RequestDone, find_scope
 from libs.storage.migrations import Migrations
 from libs.storage.tests.tables import add_item, item_names, requests
 
@@ -196,3 +196,10 @@ def test_the_digest_covers_every_field_and_the_method_is_the_messages() -> None:
     ]
     assert [key.method for key in keys] == ["SetPolicy", "SetPolicy", "RevokeTrajectory"]
     assert keys[0].digest != keys[1].digest
+
+
+@pytest.mark.parametrize(
+    ("name", "scope"), [("acme--d", "acme--"), ("acme--d--e", "acme--"), ("acme-d", ""), ("d", ""), ("", "")]
+)
+def test_the_scope_of_a_resource_is_the_prefix_of_its_tenant(name: str, scope: str) -> None:
+    assert find_scope(name) == scope

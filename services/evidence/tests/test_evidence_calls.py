@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import func, select
 
-from chassis.errors import InvalidArgument
+from chassis.errors import InvalidArgument, RequestIdReused
 from hansei.evidence.v1 import evidence_service_pb2 as pb
 from services.evidence.adapters.sql.guard_trial_repository import GuardTrialRepository
 from services.evidence.adapters.sql.repository import EvidenceRepository
@@ -91,3 +92,16 @@ async def test_a_number_of_any_size_is_looked_up(store: EvidenceRepository) -> N
 async def test_a_page_token_is_checked_without_trials(store: EvidenceRepository) -> None:
     with pytest.raises(InvalidArgument, match="page_token"):
         await build_servicer(store).GetEffects(pb.GetEffectsRequest(dataset=DATASET, page_token="AAAA"), None)
+
+
+async def test_tenants_share_no_request_ids(store: EvidenceRepository) -> None:
+    trials, request_id = build_servicer(store), str(uuid4())
+    for dataset in ("acme--d", "evil--d", "d"):
+        request = pb.StartTrialsRequest(request_id=request_id, dataset=dataset)
+        assert (await trials.StartTrials(request, None)).restarted
+        assert await trials.StopTrials(pb.StopTrialsRequest(request_id=str(uuid4()), dataset=dataset), None)
+        assert (await trials.StartTrials(request, None)).restarted  # the stored response
+        with pytest.raises(RequestIdReused):
+            await trials.StopTrials(pb.StopTrialsRequest(request_id=request_id, dataset=dataset), None)
+    with pytest.raises(RequestIdReused):
+        await trials.StartTrials(pb.StartTrialsRequest(request_id=request_id, dataset="acme--other"), None)

@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import create_engine, inspect
 
 from chassis.errors import RequestIdReused
+from hansei.validator.v1 import leaderboard_service_pb2 as leaderboard_pb
 from libs.storage.errors import StoreCorrupt, StoreUnavailable
 from libs.storage.idempotency import IdempotencyKey
 from services.validator.adapters.sql import schema
@@ -28,6 +29,7 @@ from services.validator.domain.leaderboard import (
     rank_by_max_score,
     rank_by_shrunken_score,
 )
+from services.validator.rpc.servicer.leaderboard import LeaderboardServicer
 from services.validator.usecases.leaderboard import Leaderboard, Order
 
 START = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
@@ -100,6 +102,18 @@ async def test_a_repeated_request_answers_again_and_changes_nothing(store: Leade
     assert entry.submission.score == 90
     with pytest.raises(RequestIdReused):
         await store.upsert(IdempotencyKey("a", "Test", b"other"), submission(score=1))
+
+
+async def test_tenants_share_no_request_ids(store: LeaderBoardStore) -> None:
+    servicer, request_id = LeaderboardServicer(Leaderboard(store)), str(uuid4())
+    for execution in ("acme--e1", "evil--e1", "e1"):
+        key = leaderboard_pb.RoundKey(execution_id=execution, team_id="t1", round_number=1)
+        entry = leaderboard_pb.LeaderBoardEntry(key=key, team_name="T1", submission_content="text", score=80)
+        upsert = leaderboard_pb.UpsertLeaderboardEntryRequest(request_id=request_id, entry=entry)
+        assert (await servicer.UpsertLeaderboardEntry(upsert, None)).entry.key == key
+        judgement = leaderboard_pb.RecordJudgementRequest(request_id=request_id, key=key)
+        with pytest.raises(RequestIdReused):
+            await servicer.RecordJudgement(judgement, None)
 
 
 async def test_judgements_are_kept_under_the_same_key(store: LeaderBoardStore) -> None:  # V-71

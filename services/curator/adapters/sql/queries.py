@@ -24,6 +24,7 @@ from sqlalchemy import (
     select,
 )
 
+from libs.storage.idempotency import TENANT_SEPARATOR
 from services.curator.adapters.sql import schema
 from services.curator.domain.errors import DatasetNotFound, RevisionAhead, RevisionDropped, RevisionErased
 from services.curator.domain.evidence import Evidence
@@ -34,9 +35,6 @@ from services.curator.domain.snapshot import Snapshot
 from services.curator.usecases.ports import Dataset, DatasetHead, LogPosition
 
 AnyRow = Row[tuple[object, ...]]
-
-TENANT_SEPARATOR = "--"
-"""The end of the prefix of a tenant in a dataset's name (`gateway.access.domain.principal`)."""
 
 COMPARED_NAMES = 1_000
 """Names that are compared with an unknown one."""

@@ -8,7 +8,7 @@ from typing import Any
 from chassis.server.messages import encode
 from hansei.evidence.v1 import archive_pb2, archive_service_pb2_grpc
 from hansei.evidence.v1 import archive_service_pb2 as pb
-from libs.storage.idempotency import IdempotencyKey
+from libs.storage.idempotency import IdempotencyKey, find_scope
 from libs.storage.page_tokens import decode_page_token, encode_page_token
 from services.evidence.domain.archive import Retention
 from services.evidence.domain.archive_errors import ArchiveNotFound
@@ -76,7 +76,8 @@ class ArchiveServicer(archive_service_pb2_grpc.ArchiveServiceServicer):
     async def SetRetention(self, request: pb.SetRetentionRequest, context: Any) -> pb.SetRetentionResponse:
         """Set the retention of a dataset."""
         retention = Retention(request.policy.max_age_days, request.policy.max_bytes)
-        await self._archive.store.set_retention(IdempotencyKey.for_message(request), request.dataset, retention)
+        key = IdempotencyKey.for_message(request, scope=find_scope(request.dataset))
+        await self._archive.store.set_retention(key, request.dataset, retention)
         applied = retention.fill(self._archive.limits.retention)
         return pb.SetRetentionResponse(policy=encode(applied, archive_pb2.RetentionPolicy))
 

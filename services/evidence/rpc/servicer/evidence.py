@@ -11,7 +11,7 @@ from chassis.server.messages import encode
 from hansei.evidence.v1 import evidence_pb2, evidence_service_pb2_grpc
 from hansei.evidence.v1 import evidence_service_pb2 as pb
 from hansei.evidence.v1.archive_service_pb2 import StoreTrajectoryRequest
-from libs.storage.idempotency import IdempotencyKey
+from libs.storage.idempotency import IdempotencyKey, find_scope
 from libs.storage.page_tokens import decode_page_token, encode_page_token
 from services.evidence.domain.trials import BulletDecision, BulletState
 from services.evidence.rpc.convert import evidence as convert
@@ -50,12 +50,12 @@ class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
     async def StartTrials(self, request: pb.StartTrialsRequest, context: Any) -> pb.StartTrialsResponse:
         """Start or change the trials of a dataset."""
         policy = convert.decode_policy(request.policy)
-        is_restarted = await self._store.start(IdempotencyKey.for_message(request), request.dataset, policy)
+        is_restarted = await self._store.start(_build_key(request), request.dataset, policy)
         return pb.StartTrialsResponse(policy=encode(policy, evidence_pb2.TrialPolicy), restarted=is_restarted)
 
     async def StopTrials(self, request: pb.StopTrialsRequest, context: Any) -> pb.StopTrialsResponse:
         """Stop the trials of a dataset."""
-        await self._store.stop(IdempotencyKey.for_message(request), request.dataset)
+        await self._store.stop(_build_key(request), request.dataset)
         return pb.StopTrialsResponse()
 
     async def GetTrials(self, request: pb.GetTrialsRequest, context: Any) -> pb.GetTrialsResponse:
@@ -197,3 +197,7 @@ class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
         if trials is None:  # the dataset was deleted meanwhile
             return []
         return [convert.encode_decision(number, decision, trials.policy) for number, decision in decisions]
+
+
+def _build_key(request: pb.StartTrialsRequest | pb.StopTrialsRequest) -> IdempotencyKey:
+    return IdempotencyKey.for_message(request, scope=find_scope(request.dataset))

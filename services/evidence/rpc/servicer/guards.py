@@ -12,7 +12,7 @@ from chassis.targets.target import Target
 from hansei.evidence.v1 import guard_service_pb2 as pb
 from hansei.evidence.v1 import guard_service_pb2_grpc
 from libs.guards.backtest import Backtest, backtest
-from libs.storage.idempotency import IdempotencyKey
+from libs.storage.idempotency import IdempotencyKey, find_scope
 from libs.storage.page_tokens import decode_page_token, encode_page_token
 from services.evidence.domain.guard_modes import find_highest_mode
 from services.evidence.domain.guard_trials import GuardTrial
@@ -56,7 +56,7 @@ class GuardServicer(guard_service_pb2_grpc.GuardServiceServicer):
     async def ReportCall(self, request: pb.ReportCallRequest, context: Any) -> pb.ReportCallResponse:
         """Add messages and a call with its result to a session."""
         events = convert.decode_events(request)
-        key = IdempotencyKey.for_message(request)
+        key = IdempotencyKey.for_message(request, scope=find_scope(request.dataset))
         count = await self._check_call.report(key, request.dataset, request.session_id, events)
         return pb.ReportCallResponse(events=count)
 

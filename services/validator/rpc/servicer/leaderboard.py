@@ -7,7 +7,7 @@ from typing import Any
 from chassis.server.messages import decode, encode
 from hansei.validator.v1 import leaderboard_service_pb2 as pb
 from hansei.validator.v1 import leaderboard_service_pb2_grpc as rpc
-from libs.storage.idempotency import IdempotencyKey
+from libs.storage.idempotency import IdempotencyKey, find_scope
 from libs.storage.page_tokens import decode_page_token, encode_page_token
 from services.validator.domain.leaderboard import JudgementRecord, RoundKey
 from services.validator.rpc.convert.leaderboard import decode_submission, encode_entry, encode_summary
@@ -26,13 +26,13 @@ class LeaderboardServicer(rpc.LeaderboardServiceServicer):
         self, request: pb.UpsertLeaderboardEntryRequest, context: Any
     ) -> pb.UpsertLeaderboardEntryResponse:
         """Write the entry of one round."""
-        key = IdempotencyKey.for_message(request)
+        key = IdempotencyKey.for_message(request, scope=find_scope(request.entry.key.execution_id))
         entry, best_round = await self._leaderboard.upsert(key, decode_submission(request.entry))
         return pb.UpsertLeaderboardEntryResponse(entry=encode_entry(entry), best_round_number=best_round)
 
     async def RecordJudgement(self, request: pb.RecordJudgementRequest, context: Any) -> pb.RecordJudgementResponse:
         """Write the judgement of one round."""
-        key = IdempotencyKey.for_message(request)
+        key = IdempotencyKey.for_message(request, scope=find_scope(request.key.execution_id))
         round_key, record = RoundKey(**decode(request.key)), JudgementRecord(**decode(request.judgement))
         await self._leaderboard.store.record_judgement(key, round_key, record)
         return pb.RecordJudgementResponse()

@@ -6,7 +6,7 @@ from typing import Any
 
 from hansei.validator.v1 import validator_service_pb2 as pb
 from hansei.validator.v1 import validator_service_pb2_grpc as rpc
-from libs.storage.idempotency import IdempotencyKey
+from libs.storage.idempotency import IdempotencyKey, find_scope
 from libs.storage.page_tokens import decode_page_token, encode_page_token
 from services.validator.domain.kinds import ADVISOR, ORGANIZER
 from services.validator.rpc.convert.kinds import decode_kind, encode_kind
@@ -60,7 +60,7 @@ class ValidatorServicer(rpc.ValidatorServiceServicer):
         self, request: pb.RegisterReportKindRequest, context: Any
     ) -> pb.RegisterReportKindResponse:
         """Register a kind of report."""
-        key = IdempotencyKey.for_message(request)
+        key = IdempotencyKey.for_message(request, scope=find_scope(request.kind.name))
         registered = await self._kinds.register(key, decode_kind(request.kind))
         return pb.RegisterReportKindResponse(kind=encode_kind(registered))
 
@@ -79,5 +79,6 @@ class ValidatorServicer(rpc.ValidatorServiceServicer):
 
     async def DeleteReportKind(self, request: pb.DeleteReportKindRequest, context: Any) -> pb.DeleteReportKindResponse:
         """Remove a registered kind."""
-        await self._kinds.definitions.remove(IdempotencyKey.for_message(request), request.name)
+        key = IdempotencyKey.for_message(request, scope=find_scope(request.name))
+        await self._kinds.definitions.remove(key, request.name)
         return pb.DeleteReportKindResponse()
