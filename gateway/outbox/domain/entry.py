@@ -9,7 +9,7 @@ FINAL_CODES = frozenset(
 )
 """Statuses after which another attempt cannot succeed."""
 MAX_FAULTS = 10
-"""Attempts that may end with a fault of the archive itself, INTERNAL, before a trajectory is given up."""
+"""Attempts that may end with INTERNAL, while the archive stores other trajectories, before one is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,3 @@ class OutboxEntry:
 
     number: int
     payload: bytes
-
-
-def is_final(code: str, faults: int) -> bool:
-    """Return whether a trajectory is dropped after an attempt with this status and these INTERNAL errors."""
-    return code in FINAL_CODES or (code == "INTERNAL" and faults >= MAX_FAULTS)

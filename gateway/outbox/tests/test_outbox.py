@@ -75,6 +75,7 @@ async def open_outbox(
     executor: str = "one",
     now: datetime = NOW,
     gather_seconds: float = 0.0,
+    policy: RetryPolicy = AT_ONCE,
 ) -> AsyncIterator[OutboxSystem]:
     database = Database(str(folder / "gateway.db"), MIGRATIONS, service="gateway", store="outbox")
     repository = OutboxRepository(database, executor, lambda: now)
@@ -92,7 +93,7 @@ async def open_outbox(
         max_bytes,
         max_message_bytes=max_message_bytes,
         count=count,
-        policy=AT_ONCE,
+        policy=policy,
         gather_seconds=gather_seconds,
     )
     await database.open()
@@ -171,6 +172,32 @@ async def test_a_trajectory_that_is_larger_than_a_message_does_not_hold_up_the_o
         await system.outbox.add(make_request("large", query="x" * 100))
         assert system.results == {DeliveryResult.REFUSED: 1}
         assert await system.repository.list_entries(10) == []
+
+
+async def test_trajectories_that_fail_for_good_delay_no_others(tmp_path: Path) -> None:
+    slowly = RetryPolicy(attempts=None, first_pause=600.0, longest_pause=600.0, is_exact=True)
+    async with open_outbox(tmp_path, policy=slowly) as system:
+        faulty = [f"faulty-{number}" for number in range(40)]
+        system.archive.faults = {name: [Internal("fault")] * 10 for name in faulty}
+        for name in (*faulty, "good"):
+            await system.outbox.add(make_request(name))
+        running = asyncio.create_task(system.outbox.run())
+        async with asyncio.timeout(20):
+            await system.finished.acquire()
+            await system.outbox.add(make_request("later"))
+            await system.finished.acquire()
+        running.cancel()
+        assert system.archive.stored == ["good", "later"]
+        assert system.results == {DeliveryResult.DELIVERED: 2}
+
+
+async def test_an_archive_that_stores_nothing_loses_no_trajectory(tmp_path: Path) -> None:
+    async with open_outbox(tmp_path) as system:
+        system.archive.faults = {f"t-{number}": [Internal("fault")] * 15 for number in range(3)}
+        for number in range(3):
+            await system.outbox.add(make_request(f"t-{number}"))
+        await system.deliver(3)
+        assert system.results == {DeliveryResult.DELIVERED: 3}
 
 
 async def test_only_the_trajectory_that_failed_is_delivered_again(tmp_path: Path) -> None:

@@ -6,16 +6,17 @@ The archive stores a trajectory once, so a request may be delivered twice, after
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import Enum
+from typing import TypeGuard
 
 from chassis.calls import Call, create_id, current_call
 from chassis.errors import HanseiError
 from chassis.logging import get_logger
 from chassis.retry import RetryPolicy
-from gateway.outbox.domain.entry import OutboxEntry, is_final
+from gateway.outbox.domain.entry import FINAL_CODES, MAX_FAULTS, OutboxEntry
 from gateway.outbox.usecases.ports import ArchivePort, EntryStore
 from hansei.evidence.v1 import archive_service_pb2 as archive_pb
 
@@ -48,6 +49,15 @@ class DeliveryResult(Enum):
     """The outbox is full, or its database is unavailable."""
 
 
+@dataclass(slots=True)
+class _Postponement:
+    """Attempts that ended with INTERNAL, those of them that count against the trajectory, and the next attempt."""
+
+    attempts: int = 0
+    faults: int = 0
+    due: float = 0.0
+
+
 class TrajectoryOutbox:
     """The outbox of one gateway."""
 
@@ -72,7 +82,7 @@ class TrajectoryOutbox:
         self._sweep_seconds = sweep_seconds
         self._gather_seconds = gather_seconds
         self._waiting_bytes = 0
-        self._faults: Counter[int] = Counter()
+        self._postponed: dict[int, _Postponement] = {}
         self._added = asyncio.Event()
         self._delivering = asyncio.Lock()
 
@@ -126,7 +136,7 @@ class TrajectoryOutbox:
             if delivered < BATCH:
                 await asyncio.sleep(self._gather_seconds * min(1.0, delivered / FULL_GATHER))
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(self._sweep_seconds):
+                    async with asyncio.timeout(self._find_pause()):
                         await self._added.wait()
 
     async def drain(self) -> None:
@@ -142,24 +152,71 @@ class TrajectoryOutbox:
             return await self._deliver_oldest()
 
     async def _deliver_oldest(self) -> int:
-        entries = await self._store.list_entries(BATCH)
+        entries = await self._list_due()
         finished: list[OutboxEntry] = []
+        failed: list[tuple[OutboxEntry, HanseiError]] = []
         try:
             for start in range(0, len(entries), DELIVERIES_AT_ONCE):
-                await self._deliver_together(entries[start : start + DELIVERIES_AT_ONCE], finished)
+                await self._deliver_together(entries[start : start + DELIVERIES_AT_ONCE], finished, failed)
         finally:
+            # While the archive stores nothing at all, its faults say nothing about a trajectory.
+            is_counted = bool(finished) or len(entries) == 1
+            finished += [entry for entry, error in failed if self._postpone(entry, error, is_counted)]
             if finished:
                 await self._store.delete([entry.number for entry in finished])
                 self._waiting_bytes = max(0, self._waiting_bytes - sum(len(entry.payload) for entry in finished))
+                for entry in finished:
+                    self._postponed.pop(entry.number, None)
         return len(entries)
 
-    async def _deliver_together(self, entries: Sequence[OutboxEntry], finished: list[OutboxEntry]) -> None:
-        """Deliver entries, and append those that are finished. Raises the first transient error."""
+    async def _list_due(self) -> list[OutboxEntry]:
+        """Return the oldest entries without those whose next attempt comes later."""
+        limit, now = BATCH + len(self._postponed), asyncio.get_running_loop().time()
+        entries = await self._store.list_entries(limit)
+        if len(entries) < limit:  # other replicas may have delivered some
+            listed = {entry.number for entry in entries}
+            self._postponed = {number: state for number, state in self._postponed.items() if number in listed}
+        due = [entry for entry in entries if self._postponed.get(entry.number, _Postponement()).due <= now]
+        return due[:BATCH]
+
+    def _find_pause(self) -> float:
+        """Return the seconds until the next attempt of a postponed entry, or the next sweep."""
+        now = asyncio.get_running_loop().time()
+        return min([self._sweep_seconds, *(max(0.0, state.due - now) for state in self._postponed.values())])
+
+    async def _deliver_together(
+        self,
+        entries: Sequence[OutboxEntry],
+        finished: list[OutboxEntry],
+        failed: list[tuple[OutboxEntry, HanseiError]],
+    ) -> None:
+        """Deliver entries; append those that are finished, and those that failed. Raises the first transient error."""
         results = await asyncio.gather(*map(self._deliver, entries), return_exceptions=True)
-        finished += [entry for entry, result in zip(entries, results, strict=True) if result is None]
+        outcomes = list(zip(entries, results, strict=True))
+        finished += [entry for entry, result in outcomes if result is None]
+        failed += [(entry, result) for entry, result in outcomes if _is_fault(result)]
         for result in results:
-            if result is not None:
+            if result is not None and not _is_fault(result):
                 raise result
+
+    def _postpone(self, entry: OutboxEntry, error: HanseiError, is_counted: bool) -> bool:
+        """Try an entry again later, without delaying others; return whether it is given up instead."""
+        state = self._postponed.setdefault(entry.number, _Postponement())
+        state.attempts += 1
+        state.faults += is_counted
+        request = archive_pb.StoreTrajectoryRequest.FromString(entry.payload)
+        if state.faults >= MAX_FAULTS:
+            self._refuse(request, error)
+            return True
+        state.due = asyncio.get_running_loop().time() + self._policy.pause(state.attempts, error.retry_after)
+        log.warning(
+            "archiving a learned trajectory failed; trying again later",
+            trajectory=request.trajectory.id,
+            dataset=request.dataset,
+            attempt=state.attempts,
+            error=str(error),
+        )
+        return False
 
     async def _deliver(self, entry: OutboxEntry) -> None:
         request = archive_pb.StoreTrajectoryRequest.FromString(entry.payload)
@@ -167,19 +224,25 @@ class TrajectoryOutbox:
         try:
             await self._archive.StoreTrajectory(request)
         except HanseiError as error:
-            self._faults[entry.number] += error.code == "INTERNAL"
-            if not is_final(error.code, self._faults[entry.number]):
+            if error.code not in FINAL_CODES:
                 raise
-            self._count(DeliveryResult.REFUSED)
-            log.warning(
-                "the archive refused a learned trajectory",
-                trajectory=request.trajectory.id,
-                dataset=request.dataset,
-                error=str(error),
-            )
+            self._refuse(request, error)
         else:
             self._count(DeliveryResult.DELIVERED)
-        self._faults.pop(entry.number, None)
+
+    def _refuse(self, request: archive_pb.StoreTrajectoryRequest, error: HanseiError) -> None:
+        self._count(DeliveryResult.REFUSED)
+        log.warning(
+            "the archive refused a learned trajectory",
+            trajectory=request.trajectory.id,
+            dataset=request.dataset,
+            error=str(error),
+        )
+
+
+def _is_fault(error: BaseException | None) -> TypeGuard[HanseiError]:
+    """Return whether the archive failed at one trajectory; other transient errors concern all."""
+    return isinstance(error, HanseiError) and error.code == "INTERNAL"
 
 
 def _log_pause(attempt: int, pause: float, error: BaseException) -> None:
