@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import chassis
+from chassis.server.cpu import CpuPool
 from hansei.validator.v1 import evaluator_service_pb2_grpc, leaderboard_service_pb2_grpc, validator_service_pb2_grpc
 from libs.llm.settings import LLMSettings
 from libs.prompts.builder import UserPromptBuilder
@@ -19,7 +20,7 @@ from services.validator.rpc.servicer.evaluator import EvaluatorServicer
 from services.validator.rpc.servicer.leaderboard import LeaderboardServicer
 from services.validator.rpc.servicer.validator import ValidatorServicer
 from services.validator.settings import ValidatorSettings
-from services.validator.usecases.compare import CompareSubmissions
+from services.validator.usecases.compare import CompareSubmissions, RankComparisons
 from services.validator.usecases.evaluate import Evaluator
 from services.validator.usecases.judge import JudgmentClient
 from services.validator.usecases.judge_by_rules import OFFLINE_MODEL, RuleJudge
@@ -36,7 +37,8 @@ def build(settings: ValidatorSettings, peers: chassis.Peers) -> chassis.Service:
         database = ValidatorDatabase(settings.validator_database_url)
     writer, judges = ConfiguredReportModel(LLMSettings), ChatJudgeModel(LLMSettings, RuleJudge(settings.language))
     validator = _create_validator(settings, database, writer)
-    evaluator = _create_evaluator(settings, RetryingJudge(judges))
+    ranking_pool = CpuPool("validator-rank")
+    evaluator = _create_evaluator(settings, RetryingJudge(judges), RankComparisons(ranking_pool))
     leaderboard = LeaderboardServicer(Leaderboard(LeaderBoardStore(database)))
 
     async def start() -> None:
@@ -47,6 +49,7 @@ def build(settings: ValidatorSettings, peers: chassis.Peers) -> chassis.Service:
     async def close() -> None:
         await writer.close()
         await judges.close()
+        await ranking_pool.close()
         await database.close()
 
     return chassis.Service(
@@ -78,13 +81,14 @@ def _compile(definition: KindDefinition, limits: RuleLimits) -> ReportKind:
     return compile_kind(definition, limits)
 
 
-def _create_evaluator(settings: ValidatorSettings, judge: RetryingJudge) -> EvaluatorServicer:
+def _create_evaluator(settings: ValidatorSettings, judge: RetryingJudge, rank: RankComparisons) -> EvaluatorServicer:
     prompts = UserPromptBuilder(load_prompt_builder_settings(settings.workspace))
     scoring, judging = judge_models(settings, LLMSettings())
     return EvaluatorServicer(
         Evaluator(judge, prompts, scoring, settings.language),
         JudgmentClient(judge, judging, settings.language),
-        CompareSubmissions(judge, judging, settings.language),
+        CompareSubmissions(judge, rank, judging, settings.language),
+        rank,
     )
 
 

@@ -25,8 +25,8 @@ Array = NDArray[np.float64]
 
 MAX_STEPS = 100
 PRECISE = 1e-10
-SEPARABLE = 1e-7
-"""Residual per answer, of rows of length 1, beyond which no weights cancel out."""
+SINGULAR = 1e-12
+"""Ratio of the least to the greatest eigenvalue of the information below which a parameter is not determined."""
 BISECTIONS = 60
 MANY_TASKS = 100
 """Beyond this the leverage of one task is negligible, and correcting for it is only slow."""
@@ -40,11 +40,12 @@ def rank_comparisons(comparisons: Sequence[Comparison], options: RankingOptions)
     ids = sorted({name for item in comparisons for name in (item.first_id, item.second_id)})
     if not measured:
         raise NotIdentifiable("no comparison has an answer")
-    design = _build_design_matrix(measured, ids, options)
-    _refuse_unidentifiable(design, ids, measured)
+    design = _build_design(measured, ids, options)
+    _refuse_unconnected(design, ids)
     parameters = _maximize_likelihood(design)
-    strengths = design.contrast @ parameters[: len(ids) - 1]
-    spread = _compute_deviations(design, parameters, len(ids)) * _compute_quantile(design, options.confidence_level)
+    strengths = (design.basis @ parameters)[: len(ids)]
+    spread = _compute_deviations(design, parameters)[: len(ids)]
+    spread *= _compute_quantile(design, options.confidence_level)
     extra = list(parameters[len(ids) - 1 :])
     order = sorted(range(len(ids)), key=lambda index: (-round(float(strengths[index]), 9), ids[index]))
     return ComparisonRanking(
@@ -67,31 +68,80 @@ def rank_comparisons(comparisons: Sequence[Comparison], options: RankingOptions)
 
 @dataclass(frozen=True, slots=True)
 class _Design:
-    """Rows are comparisons, columns free parameters: strengths in the basis `contrast`, then position, then length."""
+    """Comparisons as indices of contestants, because a matrix with a column for each of them would mostly be zeros.
 
-    rows: Array
+    `basis` maps the free parameters to all strengths, whose sum is 0, followed by position and length.
+    """
+
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    terms: Array
     shares: Array
     clusters: NDArray[np.int64]
-    contrast: Array
+    basis: Array
+
+    @property
+    def contestants(self) -> int:
+        """Return the number of contestants."""
+        return len(self.basis) - len(self.terms[0])
+
+    def compute_logits(self, parameters: Array) -> Array:
+        """Return the log-odds of each comparison that its first submission is preferred."""
+        effects = self.basis @ parameters
+        result: Array = effects[self.first] - effects[self.second] + self.terms @ effects[self.contestants :]
+        return result
+
+    def compute_chances(self, parameters: Array) -> Array:
+        """Return the probability of each comparison that its first submission is preferred."""
+        # The hyperbolic tangent does not overflow.
+        result: Array = 0.5 * (1 + np.tanh(0.5 * self.compute_logits(parameters)))
+        return result
+
+    def compute_scores(self, chance: Array, groups: NDArray[np.int64]) -> Array:
+        """Return the gradient of the log-likelihood of each group of comparisons, one row for each."""
+        residual = self.shares - chance
+        scores = np.zeros((int(groups.max()) + 1, len(self.basis)))
+        np.add.at(scores, (groups, self.first), residual)
+        np.add.at(scores, (groups, self.second), -residual)
+        np.add.at(scores[:, self.contestants :], groups, self.terms * residual[:, None])
+        result: Array = scores @ self.basis
+        return result
+
+    def compute_information(self, chance: Array, chosen: NDArray[np.bool_] | slice = slice(None)) -> Array:
+        """Return the information matrix of the chosen comparisons."""
+        first, second, terms = self.first[chosen], self.second[chosen], self.terms[chosen]
+        weights = (chance * (1 - chance))[chosen]
+        weighted = terms * weights[:, None]
+        contestants = self.contestants
+        total = np.zeros((len(self.basis), len(self.basis)))
+        for row, column, sign in ((first, first, 1), (second, second, 1), (first, second, -1), (second, first, -1)):
+            np.add.at(total, (row, column), sign * weights)
+        np.add.at(total[:, contestants:], first, weighted)
+        np.subtract.at(total[:, contestants:], second, weighted)
+        total[contestants:, :contestants] = total[:contestants, contestants:].T
+        total[contestants:, contestants:] = terms.T @ weighted
+        result: Array = self.basis.T @ total @ self.basis
+        return result
 
 
-def _build_design_matrix(comparisons: Sequence[Comparison], ids: Sequence[str], options: RankingOptions) -> _Design:
-    column_of = {name: index for index, name in enumerate(ids)}
-    difference = np.zeros((len(comparisons), len(ids)))
-    for row, item in enumerate(comparisons):
-        difference[row, column_of[item.first_id]] = 1.0
-        difference[row, column_of[item.second_id]] = -1.0
-    contrast = _contrast(len(ids))
-    columns = [difference @ contrast]
+def _build_design(comparisons: Sequence[Comparison], ids: Sequence[str], options: RankingOptions) -> _Design:
+    index_of = {name: index for index, name in enumerate(ids)}
+    columns = []
     if options.position_term:
-        columns.append(np.ones((len(comparisons), 1)))
+        columns.append([1.0] * len(comparisons))
     if options.length_term:
-        ratios = [math.log((item.first_length + 1) / (item.second_length + 1)) for item in comparisons]
-        columns.append(np.array(ratios).reshape(-1, 1))
-    shares = np.array([_SHARE[item.preference] for item in comparisons])
+        columns.append([math.log((item.first_length + 1) / (item.second_length + 1)) for item in comparisons])
     names = {name: index for index, name in enumerate(dict.fromkeys(_cluster_names(comparisons)))}
-    clusters = np.array([names[name] for name in _cluster_names(comparisons)])
-    return _Design(np.hstack(columns), shares, clusters, contrast)
+    basis = np.eye(len(ids) + len(columns), len(ids) - 1 + len(columns), -1)
+    basis[: len(ids), : len(ids) - 1] = _contrast(len(ids))
+    return _Design(
+        np.array([index_of[item.first_id] for item in comparisons]),
+        np.array([index_of[item.second_id] for item in comparisons]),
+        np.array(columns).reshape(len(columns), len(comparisons)).T,
+        np.array([_SHARE[item.preference] for item in comparisons]),
+        np.array([names[name] for name in _cluster_names(comparisons)]),
+        basis,
+    )
 
 
 def _cluster_names(comparisons: Sequence[Comparison]) -> list[str]:
@@ -108,123 +158,95 @@ def _contrast(count: int) -> Array:
     return basis
 
 
-def _refuse_unidentifiable(design: _Design, ids: Sequence[str], measured: Sequence[Comparison]) -> None:
-    if np.linalg.matrix_rank(design.rows) < design.rows.shape[1]:
-        unconnected = _find_unconnected(ids, measured)
-        detail = (
-            f"'{unconnected[0]}' and '{unconnected[1]}' were never compared, not even through others"
-            if unconnected
-            else (
-                "strengths, position and length cannot be distinguished; compare each pair in both orders, "
-                "or leave a term out"
-            )
-        )
-        raise NotIdentifiable(f"the comparisons do not determine the ranking: {detail}")
-    if _is_separable(design):
+def _refuse_unconnected(design: _Design, ids: Sequence[str]) -> None:
+    everyone = np.concatenate([design.first, design.second]), np.concatenate([design.second, design.first])
+    unconnected = _find_unreachable(len(ids), *everyone)
+    if unconnected is not None:
         raise NotIdentifiable(
-            "the comparisons do not determine the ranking: some contestants or terms win every comparison, so their "
-            "strength has no finite estimate; add comparisons or tasks"
+            f"the comparisons do not determine the ranking: '{ids[0]}' and '{ids[unconnected]}' were never compared, "
+            "not even through others"
         )
 
 
-def _find_unconnected(ids: Sequence[str], measured: Sequence[Comparison]) -> tuple[str, str] | None:
-    group = {name: name for name in ids}
+def _find_unreachable(count: int, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> int | None:
+    """Return the first of `count` nodes that no path from node 0 reaches."""
+    successors: list[set[int]] = [set() for _ in range(count)]
+    for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
+        successors[source].add(target)
+    reached, pending = {0}, [0]
+    while pending:
+        discovered = successors[pending.pop()] - reached
+        reached |= discovered
+        pending.extend(discovered)
+    return next((node for node in range(count) if node not in reached), None)
 
-    def root(name: str) -> str:
-        while group[name] != name:
-            name = group[name]
-        return name
 
-    for item in measured:
-        group[root(item.first_id)] = root(item.second_id)
-    other = next((name for name in ids if root(name) != root(ids[0])), None)
-    return None if other is None else (ids[0], other)
+def _is_dominated(design: _Design) -> bool:
+    """Return whether some contestants lost every comparison with the others (L. Ford 1957).
 
-
-def _is_separable(design: _Design) -> bool:
-    """Return whether the likelihood has no finite maximum (A. Albert and J. Anderson 1984).
-
-    That is so if some direction makes no answer less likely and one more likely. By Stiemke's lemma there is none
-    exactly if positive weights of the answers cancel out, `rows.T @ weights == 0`; a tie is an answer for each side.
+    That is so unless a path of wins, where a tie is a win for each side, leads from one contestant to all, and back.
     """
-    signs = 2 * design.shares[design.shares != 0.5] - 1
-    decided = design.rows[design.shares != 0.5] * signs[:, None]
-    tied = design.rows[design.shares == 0.5]
-    rows = np.unique(np.vstack([decided, tied, -tied]), axis=0)
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    # Weights of at least 1, which is no restriction: they may all be multiplied.
-    target = -rows.sum(axis=0)
-    residual = rows.T @ solve_nonnegative_least_squares(rows.T, target) - target
-    return bool(np.linalg.norm(residual) > SEPARABLE * len(rows))
-
-
-def solve_nonnegative_least_squares(matrix: Array, target: Array) -> Array:
-    """Return the `x >= 0` with the least `|matrix @ x - target|` (C. Lawson and R. Hanson 1974, chapter 23)."""
-    solution = np.zeros(matrix.shape[1])
-    passive = np.zeros(matrix.shape[1], dtype=bool)
-    for _ in range(3 * matrix.shape[1]):
-        gradient = np.where(passive, -np.inf, matrix.T @ (target - matrix @ solution))
-        if passive.all() or gradient.max() <= PRECISE:
-            break
-        passive[gradient.argmax()] = True
-        while True:
-            candidate = np.zeros_like(solution)
-            candidate[passive] = np.linalg.lstsq(matrix[:, passive], target, rcond=None)[0]
-            blocking = passive & (candidate <= 0)
-            if not blocking.any():
-                break
-            steps = solution[blocking] / (solution[blocking] - candidate[blocking])
-            solution += steps.min() * (candidate - solution)
-            passive &= solution > PRECISE
-        solution = np.where(passive, candidate, 0.0)
-    return solution
+    won, lost = design.shares > 0, design.shares < 1
+    winners = np.concatenate([design.first[won], design.second[lost]])
+    losers = np.concatenate([design.second[won], design.first[lost]])
+    count = design.contestants
+    return any(_find_unreachable(count, *edges) is not None for edges in ((winners, losers), (losers, winners)))
 
 
 def _maximize_likelihood(design: _Design) -> Array:
-    parameters = np.zeros(design.rows.shape[1])
+    """Return the parameters by Newton's method. Raises NotIdentifiable if there is no single, finite maximum."""
+    parameters = np.zeros(design.basis.shape[1])
+    everything = np.zeros(len(design.shares), dtype=np.int64)
+    chance = design.compute_chances(parameters)
+    information = design.compute_information(chance)
+    if _is_singular(information):
+        raise NotIdentifiable(
+            "the comparisons do not determine the ranking: strengths, position and length cannot be distinguished; "
+            "compare each pair in both orders, or leave a term out"
+        )
+    # Without a finite maximum (A. Albert and J. Anderson 1984) the odds grow with each step until the information
+    # vanishes.
+    is_infinite = _is_dominated(design)
     for _ in range(MAX_STEPS):
-        chance = _compute_logistic(design.rows @ parameters)
-        gradient = design.rows.T @ (design.shares - chance)
-        step = np.linalg.solve(_compute_information(design.rows, chance), gradient)
+        if is_infinite or _is_singular(information):
+            break
+        step = np.linalg.solve(information, design.compute_scores(chance, everything)[0])
         # Far from the maximum a full Newton step may overshoot; this keeps odds from changing more than e^2-fold.
-        largest = float(np.abs(design.rows @ step).max())
+        largest = float(np.abs(design.compute_logits(step)).max())
         parameters = parameters + step * min(1.0, 2.0 / largest if largest > 0 else 1.0)
         if largest < PRECISE:
             return parameters
-    raise NotIdentifiable("the comparisons do not determine the ranking: add comparisons that connect all contestants")
+        chance = design.compute_chances(parameters)
+        information = design.compute_information(chance)
+    raise NotIdentifiable(
+        "the comparisons do not determine the ranking: some contestants or terms win every comparison, so their "
+        "strength has no finite estimate; add comparisons or tasks"
+    )
 
 
-def _compute_logistic(logits: Array) -> Array:
-    # The hyperbolic tangent does not overflow.
-    result: Array = 0.5 * (1 + np.tanh(0.5 * logits))
-    return result
+def _is_singular(information: Array) -> bool:
+    eigenvalues = np.linalg.eigvalsh(information)
+    return bool(eigenvalues[0] <= SINGULAR * eigenvalues[-1])
 
 
-def _compute_information(rows: Array, chance: Array) -> Array:
-    result: Array = (rows * (chance * (1 - chance))[:, None]).T @ rows
-    return result
-
-
-def _compute_deviations(design: _Design, parameters: Array, contestants: int) -> Array:
-    """Return the standard errors of the strengths."""
-    chance = _compute_logistic(design.rows @ parameters)
-    information = _compute_information(design.rows, chance)
+def _compute_deviations(design: _Design, parameters: Array) -> Array:
+    """Return the standard errors of the strengths, position and length."""
+    chance = design.compute_chances(parameters)
+    information = design.compute_information(chance)
     inverse = np.linalg.inv(information)
     covariance = inverse
-    clusters = np.unique(design.clusters)
-    if len(clusters) > 1:
-        covariance = inverse @ _compute_meat(design, chance, information, clusters) @ inverse
-    strengths = design.contrast @ covariance[: contestants - 1, : contestants - 1] @ design.contrast.T
-    result: Array = np.sqrt(np.clip(np.diag(strengths), 0.0, None))
+    if design.clusters.max() > 0:
+        covariance = inverse @ _compute_meat(design, chance, information) @ inverse
+    variances = np.einsum("ij,ij->i", design.basis @ covariance, design.basis)
+    result: Array = np.sqrt(np.clip(variances, 0.0, None))
     return result
 
 
-def _compute_meat(design: _Design, chance: Array, information: Array, clusters: NDArray[np.int64]) -> Array:
+def _compute_meat(design: _Design, chance: Array, information: Array) -> Array:
     """Return the sum of the outer products of the tasks' scores; few tasks are corrected by leave-one-out (CR3)."""
-    scores = np.zeros((len(clusters), design.rows.shape[1]))
-    np.add.at(scores, design.clusters, design.rows * (design.shares - chance)[:, None])
-    correction = len(clusters) / (len(clusters) - 1)
-    if len(clusters) <= MANY_TASKS:
+    scores = design.compute_scores(chance, design.clusters)
+    correction = len(scores) / (len(scores) - 1)
+    if len(scores) <= MANY_TASKS:
         scores = np.array([_correct_score(design, chance, information, *pair) for pair in enumerate(scores)])
         correction = 1 / correction
     result: Array = correction * scores.T @ scores
@@ -233,15 +255,14 @@ def _compute_meat(design: _Design, chance: Array, information: Array, clusters: 
 
 def _correct_score(design: _Design, chance: Array, information: Array, cluster: int, score: Array) -> Array:
     """Return the score of a task, corrected for the task's influence on the fit (CR3)."""
-    mine = design.clusters == cluster
-    without = information - _compute_information(design.rows[mine], chance[mine])
+    without = information - design.compute_information(chance, design.clusters == cluster)
     # Least squares, as the other tasks alone may not determine everything.
     result: Array = information @ np.linalg.lstsq(without, score, rcond=None)[0]
     return result
 
 
 def _compute_quantile(design: _Design, level: float) -> float:
-    tasks = len(np.unique(design.clusters))
+    tasks = int(design.clusters.max()) + 1
     return compute_student_quantile(0.5 + level / 2, tasks - 1) if tasks > 1 else NormalDist().inv_cdf(0.5 + level / 2)
 
 

@@ -13,8 +13,15 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from chassis.logging import get_logger
+from chassis.server.cpu import CpuPool
 from libs.prompts.language import LanguageSetting, choose_language
-from services.validator.domain.comparisons import Comparison, ComparisonRanking, Preference, RankingOptions
+from services.validator.domain.comparisons import (
+    Comparison,
+    ComparisonRanking,
+    Preference,
+    RankingOptions,
+    refuse_too_many_contestants,
+)
 from services.validator.domain.errors import ComparisonsInvalid, NotIdentifiable
 from services.validator.domain.evaluation import ModelId
 from services.validator.prompts.instructions import JUDGE_INSTRUCTIONS
@@ -64,16 +71,25 @@ class Tournament:
     not_ranked_because: str = ""
 
 
-async def rank_on_thread(comparisons: Sequence[Comparison], options: RankingOptions) -> ComparisonRanking:
-    """Return the ranking of all contestants, computed on a thread. Raises NotIdentifiable."""
+class RankComparisons:
+    """Ranks contestants on the threads of a pool, so that large rankings delay only other rankings."""
 
-    def on_thread() -> ComparisonRanking:
-        # NumPy takes long to import, and few processes ever rank.
-        from services.validator.domain.bradley_terry import rank_comparisons
+    def __init__(self, pool: CpuPool) -> None:
+        self._pool = pool
 
-        return rank_comparisons(comparisons, options)
+    async def __call__(self, comparisons: Sequence[Comparison], options: RankingOptions) -> ComparisonRanking:
+        """Return the ranking of all contestants. Raises ComparisonsInvalid, NotIdentifiable."""
+        refuse_too_many_contestants(
+            "comparisons", (name for item in comparisons for name in (item.first_id, item.second_id))
+        )
+        return await self._pool.run(_rank, comparisons, options)
 
-    return await asyncio.to_thread(on_thread)
+
+def _rank(comparisons: Sequence[Comparison], options: RankingOptions) -> ComparisonRanking:
+    # NumPy takes long to import, and few processes ever rank.
+    from services.validator.domain.bradley_terry import rank_comparisons
+
+    return rank_comparisons(comparisons, options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +103,16 @@ class CompareSubmissions:
     """Compares with the models of its judge; a failed call is unmeasured, neither win nor loss nor tie."""
 
     def __init__(
-        self, judge: RetryingJudge, default_model: str, language: LanguageSetting = "ja", *, concurrency: int = 16
+        self,
+        judge: RetryingJudge,
+        rank: RankComparisons,
+        default_model: str,
+        language: LanguageSetting = "ja",
+        *,
+        concurrency: int = 16,
     ) -> None:
         self._judge = judge
+        self._rank = rank
         self._default_model = default_model
         self._language: LanguageSetting = language
         self._concurrency = concurrency
@@ -102,6 +125,7 @@ class CompareSubmissions:
         max_comparisons: int = DEFAULT_MAX_COMPARISONS,
     ) -> Tournament:
         """Compare every pair of every task in both orders. Raises ComparisonsInvalid, ModelIdInvalid."""
+        refuse_too_many_contestants("tasks", (item.id for task in tasks for item in task.submissions))
         pairs = list(_iterate_pairs(tasks))
         if len(pairs) > max_comparisons:
             raise ComparisonsInvalid(
@@ -112,7 +136,7 @@ class CompareSubmissions:
         call = JudgeCall(model_id, TEMPERATURE, TIMEOUT_SECONDS, MAX_RETRIES)
         comparisons = await self._compare_pairs(pairs, call)
         try:
-            ranking = await rank_on_thread(comparisons, options)
+            ranking = await self._rank(comparisons, options)
         except NotIdentifiable as error:
             return Tournament(comparisons, None, str(error))
         return Tournament(comparisons, ranking)

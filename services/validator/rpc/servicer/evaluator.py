@@ -18,7 +18,7 @@ from services.validator.rpc.convert.evaluation import (
     encode_comparison,
     encode_decision,
 )
-from services.validator.usecases.compare import DEFAULT_MAX_COMPARISONS, CompareSubmissions, rank_on_thread
+from services.validator.usecases.compare import DEFAULT_MAX_COMPARISONS, CompareSubmissions, RankComparisons
 from services.validator.usecases.decide_round import DecideRound
 from services.validator.usecases.evaluate import Evaluator
 from services.validator.usecases.judge import JudgmentClient
@@ -27,11 +27,14 @@ from services.validator.usecases.judge import JudgmentClient
 class EvaluatorServicer(rpc.EvaluatorServiceServicer):
     """Scores, judges and compares submissions."""
 
-    def __init__(self, evaluator: Evaluator, judge: JudgmentClient, compare: CompareSubmissions) -> None:
+    def __init__(
+        self, evaluator: Evaluator, judge: JudgmentClient, compare: CompareSubmissions, rank: RankComparisons
+    ) -> None:
         self._evaluator = evaluator
         self._judge = judge
         self._decide_round = DecideRound(judge)
         self._compare = compare
+        self._rank = rank
 
     async def Evaluate(self, request: pb.EvaluateRequest, context: Any) -> pb.EvaluateResponse:
         """Score one submission by all metrics."""
@@ -73,5 +76,5 @@ class EvaluatorServicer(rpc.EvaluatorServiceServicer):
     async def RankComparisons(self, request: pb.RankComparisonsRequest, context: Any) -> pb.RankComparisonsResponse:
         """Rank contestants from comparisons of the caller."""
         comparisons = [decode_comparison(comparison) for comparison in request.comparisons]
-        ranking = await rank_on_thread(comparisons, decode_ranking_options(request.options))
+        ranking = await self._rank(comparisons, decode_ranking_options(request.options))
         return pb.RankComparisonsResponse(ranking=encode(ranking, evaluation_pb2.ComparisonRanking))
