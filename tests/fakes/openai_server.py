@@ -76,6 +76,10 @@ class OpenAIServer:
         """Return when no request is open: each was answered, or its client went away. Errors: TimeoutError."""
         self._wait(lambda: self.in_flight == 0, f"expected no open request, there are {self.in_flight}")
 
+    def wait_for_connections(self, most: int) -> None:
+        """Return when at most `most` connections are open. Errors: TimeoutError."""
+        self._wait(lambda: len(self._connections) <= most, f"expected at most {most} connections")
+
     def _wait(self, happened: Callable[[], bool], what: str) -> None:
         with self._changed:
             if not self._changed.wait_for(happened, WAIT_SECONDS):
@@ -117,7 +121,9 @@ class OpenAIServer:
             pass  # the client disconnected, or the server stops: no response is needed
         finally:
             writer.close()
-            self._connections.discard(task)
+            with self._changed:
+                self._connections.discard(task)
+                self._changed.notify_all()
 
     async def _exchange(self, request: WireRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         self._count(+1)

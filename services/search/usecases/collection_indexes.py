@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from chassis.errors import HanseiError, Unavailable
 from chassis.logging import get_logger
+from chassis.server.evicting_cache import EvictingCache
 from services.search.domain.collection import Collection
 from services.search.usecases.chunk_index import ChunkIndex, CollectionFollower
-from services.search.usecases.evicting_cache import EvictingCache
 from services.search.usecases.ports import CollectionStore
 
 log = get_logger(__name__)

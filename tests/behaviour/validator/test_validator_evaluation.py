@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -19,6 +20,7 @@ from hansei.validator.v1 import evaluation_pb2 as evaluation
 from hansei.validator.v1 import evaluator_service_pb2 as pb
 from hansei.validator.v1 import evaluator_service_pb2_grpc, leaderboard_service_pb2_grpc
 from hansei.validator.v1 import leaderboard_service_pb2 as board
+from services.validator.adapters.judge_model import MAX_CLIENTS
 from services.validator.bootstrap import build
 from services.validator.settings import ValidatorSettings
 from tests.fakes.openai_answers import ModelRequest, chat_json, error
@@ -344,3 +346,23 @@ async def test_a_page_token_from_elsewhere_is_refused(validator: Any, token: str
     with pytest.raises(InvalidArgument) as raised:
         await validator.leaderboard.ListLeaderboardEntries(request)
     assert raised.value.reason == "PAGE_TOKEN_INVALID"
+
+
+async def test_clients_of_models_are_closed_after_their_calls(validator: Any, model: OpenAIServer) -> None:
+    model.answer_with(score_answer(80))
+    requests = [
+        pb.EvaluateRequest(
+            user_query="問い",
+            submission="案",
+            config=evaluation.EvaluationConfig(
+                metrics=[evaluation.MetricConfig(name="Coverage", weight=1, model=f"openai:model-{number}")]
+            ),
+        )
+        for number in range(MAX_CLIENTS + 8)
+    ]
+    model.hold()
+    calls = [asyncio.create_task(validator.evaluator.Evaluate(request)) for request in requests]
+    await asyncio.to_thread(model.wait_for_requests, len(requests))
+    model.release()
+    assert [(await call).result.overall_score for call in calls] == [80] * len(requests)
+    await asyncio.to_thread(model.wait_for_connections, MAX_CLIENTS)
