@@ -68,6 +68,12 @@ def build_too_large(limit: int) -> JSONResponse:
     return _build_document(413, f"the body may have at most {limit} bytes", {"reason": "BODY_TOO_LARGE"})
 
 
+def build_headers_too_large(limit: int) -> JSONResponse:
+    """Return the response to a request line and headers of more than `limit` bytes."""
+    detail = f"the request line and headers may have at most {limit} bytes"
+    return _build_document(431, detail, {"reason": "HEADERS_TOO_LARGE"})
+
+
 def build_too_slow(seconds: float) -> JSONResponse:
     """Return the response to a body that does not arrive within `seconds`, and would occupy its slot."""
     return _build_document(408, f"the body did not arrive within {seconds:g} s", {"reason": "BODY_TOO_SLOW"})

@@ -12,12 +12,13 @@ from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from chassis.logging import get_logger
 from chassis.server.lifecycle import choose_reachable_address
 from chassis.server.progress import CallsInProgress
 from chassis.settings import BadSetting
+from gateway.http.problems import build_headers_too_large
 
 log = get_logger("hansei.gateway.http")
 
@@ -25,18 +26,23 @@ log = get_logger("hansei.gateway.http")
 HEADER_SECONDS = 10.0
 """Seconds in which a new connection must send a whole request line and its headers."""
 
+MAX_HEADER_BYTES = 64 * 1024
+"""Bytes that the request line and headers of a request may have, and the trailers of its body."""
 
-class _PromptRequests(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """The protocol of uvicorn; closes a connection whose first request does not arrive in time.
 
-    uvicorn itself closes only connections that are idle after a request. Bodies have a time limit in the application.
+class _BoundedRequests(HttpToolsProtocol):
+    """The protocol of uvicorn; closes a connection whose first request does not arrive in time, or has large headers.
+
+    uvicorn itself closes only connections that are idle after a request, and its parser keeps headers of any size.
+    Bodies have limits in the application.
     """
 
     def __init__(self, *arguments: Any, header_seconds: float, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._header_seconds = header_seconds
+        self._header_bytes = 0
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._expiry = self.loop.call_later(self._header_seconds, self._close_without_request)
 
@@ -45,9 +51,37 @@ class _PromptRequests(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        while data and not self.transport.is_closing():
+            allowed = MAX_HEADER_BYTES - self._header_bytes
+            part, data = data[:allowed], data[allowed:]
+            self._header_bytes += len(part)
+            super().data_received(part)
+            if self._header_bytes == MAX_HEADER_BYTES:
+                self._refuse_headers()
         if self.cycle is not None:
             self._expiry.cancel()
+
+    def on_headers_complete(self) -> None:
+        self._header_bytes = 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._header_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        # Until here, the bytes after the last part of the body were its trailers.
+        self._header_bytes = 0
+        super().on_message_complete()
+
+    def _refuse_headers(self) -> None:
+        log.info("closing a connection with large headers", limit_bytes=MAX_HEADER_BYTES)
+        if self.cycle is None or self.cycle.response_complete:
+            response = build_headers_too_large(MAX_HEADER_BYTES)
+            headers = [*response.raw_headers, (b"connection", b"close")]
+            lines = [b"HTTP/1.1 431 Request Header Fields Too Large", *(b"%b: %b" % header for header in headers)]
+            self.transport.write(b"\r\n".join([*lines, b"", bytes(response.body)]))
+        self.transport.close()
 
     def _close_without_request(self) -> None:
         if self.cycle is None:
@@ -92,7 +126,7 @@ class HttpServer:
             server_header=False,
             proxy_headers=False,
             ws="none",
-            http=partial(_PromptRequests, header_seconds=header_seconds),  # type: ignore[arg-type]
+            http=partial(_BoundedRequests, header_seconds=header_seconds),  # type: ignore[arg-type]
             timeout_graceful_shutdown=max(1, round(grace_seconds)),
         )
         # uvicorn would load files into its own context, which would not get renewed certificates.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ import uvicorn
 
 from chassis import Certificates, ServiceSettings
 from chassis.server.progress import CallsInProgress
-from gateway.http.server import HttpServer
+from gateway.http.server import MAX_HEADER_BYTES, HttpServer
 from tests.fakes.authority import Authority
 from tests.support.systems import failed_start
 
@@ -111,3 +113,47 @@ async def test_a_connection_without_a_whole_request_is_closed(sent: bytes) -> No
     async with httpx.AsyncClient() as client:
         assert (await client.get(server.url)).text == "http"
     await server.close()
+
+
+@asynccontextmanager
+async def connect() -> AsyncIterator[tuple[HttpServer, asyncio.StreamReader, asyncio.StreamWriter]]:
+    server = HttpServer(hello, "127.0.0.1:0", 1, CallsInProgress(), "HANSEI_HTTP_ADDRESS")
+    await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(server.address.rpartition(":")[2]))
+    yield server, reader, writer
+    writer.close()
+    await server.close()
+
+
+@pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\nX: %b", b"GET /%b", b"GET / HTTP/1.1\r\n%b: x"])
+async def test_large_headers_are_refused_before_they_end(sent: bytes) -> None:
+    async with connect() as (_, reader, writer):
+        writer.write((sent % (b"a" * MAX_HEADER_BYTES))[:MAX_HEADER_BYTES])
+        head, _, body = (await asyncio.wait_for(reader.read(), 30)).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
+        assert json.loads(body)["reason"] == "HEADERS_TOO_LARGE"
+        assert json.loads(body)["detail"] == "the request line and headers may have at most 65536 bytes"
+
+
+async def test_headers_are_bounded_in_each_request_of_a_connection() -> None:
+    async with connect() as (_, reader, writer):
+        for _ in range(3):
+            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nX: %b\r\n\r\n" % (b"a" * (MAX_HEADER_BYTES - 100)))
+            assert b"HTTP/1.1 200" in await asyncio.wait_for(reader.readuntil(b"http\r\n0\r\n\r\n"), 30)
+        writer.write((b"GET / HTTP/1.1\r\nX: %b" % (b"a" * MAX_HEADER_BYTES))[:MAX_HEADER_BYTES])
+        assert (await asyncio.wait_for(reader.read(), 30)).startswith(b"HTTP/1.1 431")
+
+
+async def test_large_trailers_end_the_connection() -> None:
+    async with connect() as (_, reader, writer):
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX: ")
+        await reader.readuntil(b"http")
+        writer.write(b"a" * 2 * MAX_HEADER_BYTES)
+        with suppress(ConnectionResetError):
+            await asyncio.wait_for(reader.read(), 30)
+        assert reader.at_eof() or reader.exception()
+
+
+async def test_a_body_may_be_larger_than_headers() -> None:
+    async with connect() as (server, _, _), httpx.AsyncClient() as client:
+        assert (await client.post(server.url, content=b"a" * 10 * MAX_HEADER_BYTES)).text == "http"
