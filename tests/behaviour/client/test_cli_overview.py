@@ -77,6 +77,10 @@ def test_status_of_an_empty_place_says_how_to_begin(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_empty_audit_log_says_when_records_are_written(hansei: Hansei) -> None:
+    assert "They are written only if the gateway requires credentials." in hansei("audit").out
+
+
 class TestOpen:
     def test_open_names_the_remedy_if_nothing_answers(self, hansei: Hansei) -> None:
         outcome = hansei("open", "--url", f"http://127.0.0.1:{systems.free_port()}/console/")

@@ -82,7 +82,10 @@ def revoke(
     return [client.access.revoke_key(key_id=key_id).key]
 
 
-@command(commands, "access.format_audit_line", local=False, empty="There are no audit records.")
+NO_AUDIT_RECORDS = "There are no audit records. They are written only if the gateway requires credentials."
+
+
+@command(commands, "access.format_audit_line", local=False, empty=NO_AUDIT_RECORDS)
 def audit(client: Client, tenant: Tenant = "", limit: Limit = 20) -> object:
     """List audit records, newest first: the caller, the method and the result of each change.
 
