@@ -26,7 +26,8 @@ def status(client: Client) -> object:
 
     Lists every dataset with its archived trajectories, the share of successes in the newest 90 days that have any, with
     a 95 % interval, the measured effect of the playbook if it is on trial, the tokens and the cost that the logs of the
-    agents state, and the newest revision. Below: pending changes, questions of executions and dead letters.
+    agents state, and the newest revision. A success that only the agent itself states counts as one. Below: pending
+    changes, questions of executions and dead letters.
     """
     from hansei.client.cli.status import read_status
 
