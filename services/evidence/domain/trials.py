@@ -105,7 +105,7 @@ class BulletDecision:
     revision: int = 0
     is_undone: bool = False
     is_published: bool = False
-    """True once the curator was asked to remove the bullet; the removal may wait for a review."""
+    """True once the curator has the removal of the bullet, which may wait for a review, or had nothing to remove."""
 
 
 @dataclass(slots=True)

@@ -9,13 +9,13 @@ from typing import NamedTuple, Protocol
 from chassis.logging import get_logger
 
 CLOCK_TOLERANCE = timedelta(seconds=5)
-"""The time by which the clock of this service may be ahead of the clock that dates deletions."""
+"""The clock of this service may be so far ahead of the one that dates deletions, while there is no new dataset."""
 
 _log = get_logger(__name__)
 
 
 class DatasetDeletion(NamedTuple):
-    """The last deletion of a dataset; `is_replaced` if there is a new dataset of its name."""
+    """The last deletion of a dataset; `is_replaced` if there is a new one of its name."""
 
     deleted_at: datetime
     is_replaced: bool
