@@ -52,16 +52,16 @@ def test_a_dialog_saves_once(reader: Reader, stack: Stack) -> None:
     reader.button("Add a lesson…").click()
     dialog = reader.page.get_by_role("dialog")
     dialog.get_by_label("Lesson").fill("Close the file after the last line.")
-    waiting: list[Route] = []
-    reader.page.route("**/v1/playbooks/saved-once/deltas", lambda route: waiting.append(route))
+    requests: list[Route] = []
+    reader.page.route("**/v1/playbooks/saved-once/deltas", lambda route: requests.append(route))
     save = dialog.get_by_role("button", name="Add")
     save.click()
     expect(save).to_be_disabled()
     dialog.get_by_label("Why").press("Enter")
     dialog.get_by_label("Why").press("Escape")
     expect(dialog).to_have_count(0)
-    (route,) = waiting
-    route.continue_()
+    (request,) = requests
+    request.continue_()
     reader.sees("3 bullets · revision")
     expect(reader.page.get_by_role("region", name="Bullet")).to_contain_text("Learned fromno trajectory")
 
@@ -194,8 +194,8 @@ def test_values_beyond_a_limit_are_not_sent(reader: Reader, stack: Stack) -> Non
     reader.open("#/playbooks/limited")
     dialog = open_menu(reader, "Policy…")
     for label, wrong, right in (
-        ("Most active bullets", "2.5", "2"),
-        ("Similarity of duplicates", "7", "0.9"),
+        ("Maximum number of active bullets", "2.5", "2"),
+        ("Similarity from which bullets", "7", "0.9"),
         ("Harmful votes that retire a bullet", "100001", "100000"),
         ("Days after which a pending change expires", "0", "0.5"),
     ):
@@ -210,9 +210,9 @@ def test_values_beyond_a_limit_are_not_sent(reader: Reader, stack: Stack) -> Non
     reader.open("#/keys")
     reader.button("Create a key…").click()
     dialog.get_by_label("Name of its user").fill("past")
-    dialog.get_by_label("Ends on").fill("2020-01-01")
+    dialog.get_by_label("Expires on (optional)").fill("2020-01-01")
     dialog.get_by_role("button", name="Create").click()
-    assert dialog.get_by_label("Ends on").evaluate("field => field.matches(':invalid')")
+    assert dialog.get_by_label("Expires on (optional)").evaluate("field => field.matches(':invalid')")
 
 
 def test_two_revisions_are_compared_by_clicking(reader: Reader) -> None:

@@ -104,8 +104,8 @@ export function drawLineChart({ series, label, format, most = 0, span = DAY_MS, 
 }
 
 /**
- * Stacked bars by day: `days` are `{at, parts: [{kind, value}]}`, oldest first, and the lowest part first; `format` writes
- * a value. A bar may be as wide as the shortest distance of two days, so a few days of a long time are visible.
+ * Stacked bars by day: `days` are `{at, parts: [{kind, value}]}`, oldest first, and the lowest part first; `format`
+ * writes a value. A bar may be as wide as the shortest distance of two days, so a few days of a long time are visible.
  */
 export function drawDayBars({ days, label, format = formatCount }) {
   const [from, to] = findEnds(

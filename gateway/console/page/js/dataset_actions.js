@@ -94,17 +94,19 @@ async function editPolicy(dataset, signal) {
   if (!found) return;
   const { policy } = found;
   const days = policy.pending_lifetime ? Number.parseFloat(policy.pending_lifetime) / DAY_SECONDS : 30;
-  const number = (name, label, value, limits) => ({ name, label, kind: "number", value: value ?? "", min: 0, ...limits });
+  const number = (name, label, value = "", limits) => ({ name, label, kind: "number", value, min: 0, ...limits });
+  const count = { max: MOST_COUNT };
+  const tokens = { max: Number.MAX_SAFE_INTEGER };
   const share = { max: 1, step: "any" };
   const lifetime = { min: 1 / DAY_SECONDS, max: MOST_DAYS, step: "any" };
   await askInDialog({
     title: t("dataset_actions.policy_of", { dataset }),
     fields: [
       { name: "mode", label: t("common.review"), kind: "choice", options: REVIEW_MODES, value: policy.review_mode },
-      number("bullets", t("dataset_actions.most_active_bullets_0_default"), policy.max_bullets, { max: MOST_COUNT }),
-      number("tokens", t("dataset_actions.most_tokens_of_all_bullets"), policy.max_tokens, { max: Number.MAX_SAFE_INTEGER }),
+      number("bullets", t("dataset_actions.most_active_bullets_0_default"), policy.max_bullets, count),
+      number("tokens", t("dataset_actions.most_tokens_of_all_bullets"), policy.max_tokens, tokens),
       number("duplicates", t("dataset_actions.similarity_of_duplicates_0_to"), policy.duplicate_threshold, share),
-      number("harmful", t("dataset_actions.harmful_votes_that_retire_a"), policy.retire_after_harmful, { max: MOST_COUNT }),
+      number("harmful", t("dataset_actions.harmful_votes_that_retire_a"), policy.retire_after_harmful, count),
       number("days", t("dataset_actions.days_after_which_a_pending"), days, lifetime),
     ],
     confirm: t("common.save"),

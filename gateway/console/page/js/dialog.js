@@ -7,7 +7,8 @@ import { t } from "./texts.js";
 /**
  * Asks for confirmation and values, and runs a change with them. `fields` are `{name, label, kind, value, required,
  * options, pattern, min, max, step}` with kind `text`, `long`, `choice`, `check`, `date`, `number` or `file`; without a
- * step a number is whole. `act(values)` gets the values by name. The dialog is open until `act` has succeeded: an error is shown in it, and it keeps all values.
+ * step a number is whole. `act(values)` gets the values by name. The dialog is open until `act` has succeeded: an error
+ * is shown in it, and it keeps all values.
  * Returns the response of `act`, after `done` is shown as in `runChange`; null if the person cancels.
  */
 export function askInDialog({ title, text, fields = [], confirm, danger = false, act, done }) {

@@ -9,8 +9,8 @@ import { runChange } from "./states.js";
 import { t } from "./texts.js";
 
 /**
- * The question as a form; `respond(response)` sends the answer and returns the event that it caused. The options of the question are not shown: they name the
- * same actions as the buttons, in the language of the plan.
+ * The question as a form; `respond(response)` sends the answer and returns the event that it caused. The options of the
+ * question are not shown: they name the same actions as the buttons, in the language of the plan.
  */
 export function renderQuestion(open, respond) {
   const {

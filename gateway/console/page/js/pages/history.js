@@ -31,11 +31,11 @@ export function openPage({ params: { dataset }, query, signal }) {
 }
 
 /** Returns the revisions of an address; what is no number is ignored. */
-const filterNumbers = (query) => Object.fromEntries(Object.entries(query).filter(([, value]) => /^\d+$/.test(value)));
+const filterRevisions = (query) => Object.fromEntries(Object.entries(query).filter(([, value]) => /^\d+$/.test(value)));
 
 class History {
   constructor(dataset, query, signal) {
-    Object.assign(this, { dataset, query: filterNumbers(query), signal, revisions: [], next: "", picked: [] });
+    Object.assign(this, { dataset, query: filterRevisions(query), signal, revisions: [], next: "", picked: [] });
     this.aside = h("span");
     this.body = h("div", { class: "split alone" });
     this.side = h("section", { class: "detail", "aria-label": t("common.revision") });
