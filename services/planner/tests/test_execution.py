@@ -209,6 +209,17 @@ async def test_every_part_of_a_tool_output_counts(result: ToolResult) -> None:
     assert checked.token_usage == result.token_usage
 
 
+@pytest.mark.parametrize("name", ["token_usage", "cost_micro_usd"])
+async def test_a_usage_that_the_contract_cannot_sum_is_refused(name: str) -> None:
+    excessive = answer("x").model_copy(update={name: 2**63 - 1})
+    tool = ScriptedTool({"s1": excessive})
+    finished = await executor(tool, rules=NO_REPLAN).execute_plan(agent_plan(agent_step(1)))
+    assert [result.error for result in finished.step_results] == [
+        f"Invalid tool output: {name} must be at most 1000000000000 (got 9223372036854775807)"
+    ]
+    assert (finished.total_token_usage, finished.total_cost_usd) == (None, None)
+
+
 async def test_a_search_that_finds_nothing_is_no_success() -> None:  # P-31, P-134
     empty = ScriptedTool({"s1": ToolResult(success=True, output=())}, name="web_search")
     result = await executor(empty, rules=NO_REPLAN).execute_plan(agent_plan(agent_step(1, action="web_search")))

@@ -15,6 +15,8 @@ from services.planner.usecases.ports import Tool
 from services.planner.usecases.tools import NO_RESULTS
 
 MAX_OUTPUT_CHARS = 262_144
+MAX_USAGE = 10**12
+"""Tokens and millionths of a dollar that a call may report; the sums of an execution must fit into 64 bits."""
 _ERROR_CHARS = 500
 
 _abandoned: set[asyncio.Task[ToolResult]] = set()
@@ -44,7 +46,7 @@ async def call_tool(
         if not task.done():
             _abandon(task)
     if task.done():
-        result = _validate_result(task, max_output_chars)
+        result = _get_result(task, max_output_chars)
     else:
         result = build_failed_result(f"Step timed out after {tool_input.seconds:g}s", timed_out=True)
     return result.model_copy(update={"execution_time_ms": round(1000 * (clock() - started))})
@@ -63,16 +65,23 @@ def _retrieve_error(task: asyncio.Task[ToolResult]) -> None:
         task.exception()
 
 
-def _validate_result(task: asyncio.Task[ToolResult], limit: int) -> ToolResult:
+def _get_result(task: asyncio.Task[ToolResult], limit: int) -> ToolResult:
     """Return the result of a finished call, or a failed result."""
     if task.cancelled():
         return build_failed_result("the tool was cancelled")
     error = task.exception()
     if error is not None:
         return build_failed_result(shorten(f"{type(error).__name__}: {error}", _ERROR_CHARS))
-    result: object = task.result()
+    return validate_result(task.result(), limit)
+
+
+def validate_result(result: object, limit: int = MAX_OUTPUT_CHARS) -> ToolResult:
+    """Return the result of a tool, or a failed result if it is invalid, empty, or has more than `limit` characters."""
     if not isinstance(result, ToolResult):
         return build_failed_result(f"Invalid tool output: expected ToolResult, got {type(result).__name__}")
+    for name, value in (("token_usage", result.token_usage), ("cost_micro_usd", result.cost_micro_usd)):
+        if value > MAX_USAGE:
+            return build_failed_result(f"Invalid tool output: {name} must be at most {MAX_USAGE} (got {value})")
     size = _count_characters((result.output, result.error, result.confidence_factors, result.searched_collections))
     if size > limit:
         message = f"Tool output too large: {size} characters, at most {limit} are allowed"

@@ -22,6 +22,7 @@ from services.planner.domain.results import ToolResult, build_failed_result
 from services.planner.domain.texts import TEXTS
 from services.planner.domain.thresholds import InterventionLevel
 from services.planner.domain.tools import build_tool_input
+from services.planner.usecases.calls import validate_result
 from services.planner.usecases.guarded_calls import GuardedToolCalls
 from services.planner.usecases.interventions import InterventionChannel
 from services.planner.usecases.judge import StepJudge
@@ -316,4 +317,6 @@ class _Driver:
         if outcome is None:
             self._launch(step_id)
         else:
-            self._recorder.record(events.ToolReturned(step_id=step_id, attempt=call.attempt, result=outcome))
+            self._recorder.record(
+                events.ToolReturned(step_id=step_id, attempt=call.attempt, result=validate_result(outcome))
+            )
