@@ -95,6 +95,15 @@ class ExecutionEnded(FailedPrecondition):
         super().__init__(f"Execution {execution_id} has ended")
 
 
+class TooMuchInformation(FailedPrecondition):
+    """The execution has as much information as it may have."""
+
+    reason = "TOO_MUCH_INFORMATION"
+
+    def __init__(self, rule: str) -> None:
+        super().__init__(f"text {rule}", violations=[Violation("text", rule)])
+
+
 class PlanAlreadyExecuted(AlreadyExists):
     """The plan already has an execution; no plan is executed twice."""
 

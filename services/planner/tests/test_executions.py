@@ -17,6 +17,7 @@ from services.planner.domain.errors import (
     ExecutionNotFound,
     ExecutionNotPaused,
     PlanAlreadyExecuted,
+    TooMuchInformation,
 )
 from services.planner.domain.fold import replay
 from services.planner.domain.results import OverallStatus, ToolResult
@@ -30,6 +31,7 @@ from services.planner.tests.parts import (
     planner_with,
 )
 from services.planner.tests.replicas import PROCEED, Bound, MachineClock, asking, question, replica, three, until_quiet
+from services.planner.usecases.executions import MAX_INFORMATION
 from services.planner.usecases.ports import ExecutionFilter, ExecutionStatus
 from services.planner.usecases.tokens import check_answer, find_open_question
 from services.planner.usecases.verify_log import verify_log
@@ -192,6 +194,27 @@ async def test_information_leads_to_a_replan_before_the_next_step(tmp_path: Path
     assert tool.queries == ["s1", "other"]  # finished work is kept
     assert "New information: it is red" in model.prompts[0][1]
     assert (state.replan_count, [s.step_id for s in state.plan.steps]) == (1, [1, 4, 5])
+
+
+@pytest.mark.parametrize(
+    ("text", "accepted", "why"),
+    [
+        ("x", MAX_INFORMATION, "text cannot be added: an execution may have at most 100 texts of information"),
+        ("x" * 10_000, 10, r"text must not raise .* above 100000 characters \(now 110000\)"),
+    ],
+)
+async def test_the_information_of_an_execution_is_bounded(tmp_path: Path, text: str, accepted: int, why: str) -> None:
+    async with replica(tmp_path / "p.db", executor(asking())) as executions:
+        execution_id = await executions.start(three(), None, None)
+        await until_quiet(executions, execution_id)
+        for _ in range(accepted):
+            await executions.add_information(execution_id, text, None)
+        with pytest.raises(TooMuchInformation, match=why) as caught:
+            await executions.add_information(execution_id, text, None)
+        assert [violation.field for violation in caught.value.violations] == ["text"]
+        assert len((await executions.state(execution_id)).information) == accepted
+        await executions.cancel(execution_id, "")
+        await until_quiet(executions, execution_id)
 
 
 async def test_a_watcher_misses_nothing_and_sees_nothing_twice(tmp_path: Path) -> None:

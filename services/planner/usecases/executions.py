@@ -14,7 +14,13 @@ from chassis.repetition import repeat
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.leases import HeldLease, Lease, LeaseMonitor, LeaseState
 from services.planner.domain.answers import interpret_response, interpret_timeout
-from services.planner.domain.errors import AnswerRefused, ExecutionEnded, ExecutionNotPaused, LeaseLost
+from services.planner.domain.errors import (
+    AnswerRefused,
+    ExecutionEnded,
+    ExecutionNotPaused,
+    LeaseLost,
+    TooMuchInformation,
+)
 from services.planner.domain.events import (
     Budget,
     CancelRequested,
@@ -39,6 +45,9 @@ _log = get_logger(__name__)
 _SWEEP_BATCH = 100
 _MAX_OBSERVED = 1000
 """Running executions, of all replicas, whose leases are observed; those not renewed for longest come first."""
+
+MAX_INFORMATION = 100
+MAX_INFORMATION_CHARS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +182,15 @@ class Executions:
         await self._decide(execution_id, decision, key)
 
     async def add_information(self, execution_id: str, text: str, key: IdempotencyKey | None) -> int:
-        """Add information; a replan follows before the next step (P-129). Raises ExecutionNotFound, ExecutionEnded."""
+        """Add information; a replan follows before the next step (P-129).
+
+        Raises ExecutionNotFound, ExecutionEnded, TooMuchInformation.
+        """
 
         def decision(state: ExecutionState, log: Sequence[RecordedEvent]) -> StateChange:
             if state.result is not None or state.is_cancelled:
                 raise ExecutionEnded(execution_id)
+            _refuse_too_much(state.information, text)
             return StateChange([InformationAdded(text=text)])
 
         return await self._decide(execution_id, decision, key)
@@ -350,3 +363,16 @@ class Executions:
             return StateChange([])
         rules = self._executor.rules
         return StateChange([interpret_timeout(state, request, rules.policy, rules.replans, now)], take_lease=True)
+
+
+def _refuse_too_much(present: Sequence[str], text: str) -> None:
+    """Raise TooMuchInformation beyond the limits of an execution. Each replan reads all of its information."""
+    if len(present) >= MAX_INFORMATION:
+        raise TooMuchInformation(
+            f"cannot be added: an execution may have at most {MAX_INFORMATION} texts of information"
+        )
+    total = sum(map(len, present)) + len(text)
+    if total > MAX_INFORMATION_CHARS:
+        raise TooMuchInformation(
+            f"must not raise the information of the execution above {MAX_INFORMATION_CHARS} characters (now {total})"
+        )
