@@ -220,6 +220,24 @@ def test_a_schema_that_explodes_is_cut_off() -> None:
     assert [finding.code for finding in result.findings] == ["SCHEMA_LIMIT"]
 
 
+def test_a_property_that_the_schema_forbids_must_be_absent() -> None:
+    forbidden = kind(schema={"properties": {"a": False}})
+    assert list_findings(validate_report(forbidden, {"a": 1})) == [("SCHEMA_FALSE", "/a", "a must be absent")]
+    assert validate_report(forbidden, {"b": 1}).ok
+
+
+@pytest.mark.parametrize(
+    ("number", "divisor", "faults"),
+    [
+        *((0.3, 0.1, []), (19.99, 0.01, []), (3, 1.5, []), (1e300, 0.01, []), (10**30, 10, []), (True, 2, [])),
+        *((0.35, 0.1, ["a must be a multiple of 0.1"]), (7, 2, ["a must be a multiple of 2"])),
+    ],
+)
+def test_multiples_are_those_of_decimal_numbers(number: float, divisor: float, faults: list[str]) -> None:
+    result = validate_report(kind(schema={"properties": {"a": {"multipleOf": divisor}}}), {"a": number})
+    assert [finding.message for finding in result.findings] == faults
+
+
 @pytest.mark.parametrize("number", [10**400, 1e999])
 def test_a_number_that_a_schema_cannot_check_is_a_finding(number: float) -> None:
     result = validate_report(kind(schema={"properties": {"a": {"multipleOf": 0.01}}}), {"a": number})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
+from decimal import Decimal, localcontext
 from typing import Any
 
 import re2  # type: ignore[import-untyped]
@@ -35,6 +36,9 @@ REFUSED = frozenset(
 )
 _NAMES_INSIDE = frozenset(["properties", "$defs", "definitions", "dependentSchemas", "dependentRequired"])
 _VALUES_INSIDE = frozenset(["const", "enum", "default", "examples"])
+
+DECIMAL_DIGITS = 400
+"""More than the quotients of most floats have."""
 
 _budget: ContextVar[RuleBudget] = ContextVar("schema_budget")
 
@@ -119,7 +123,7 @@ def _compile_pattern(pattern: object) -> Any:
 
 def _build_finding(error: ValidationError) -> Finding:
     pointer = build_pointer(*error.absolute_path)
-    keyword = str(error.validator)
+    keyword = str(error.validator or "false")  # the schema `false` has no keyword
     allowed: tuple[str, ...] = ()
     if keyword == "enum" and isinstance(error.validator_value, list):
         allowed = tuple(display_text(value) for value in error.validator_value)
@@ -149,6 +153,8 @@ _REQUIREMENTS: Mapping[str, Callable[[Any], str]] = {
     "exclusiveMaximum": lambda value: f"must be < {value}",
     "pattern": lambda value: f"must match {shorten(value)}",
     "uniqueItems": lambda value: "must not repeat items",
+    "multipleOf": lambda value: f"must be a multiple of {value}",
+    "false": lambda value: "must be absent",
     "additionalProperties": lambda value: "has properties that are not allowed",
 }
 
@@ -163,6 +169,18 @@ def _check_required(validator: Any, names: list[str], instance: object, schema: 
                 yield ValidationError("is required", path=[name])
 
 
+def _check_properties(
+    validator: Any, properties: Mapping[str, Any], instance: object, schema: object
+) -> Iterator[ValidationError]:
+    """Yield an error that points at a forbidden property; that of the library has no path."""
+    if isinstance(instance, dict):
+        for name, inner in properties.items():
+            if name in instance and inner is False:
+                yield ValidationError("must be absent", validator="false", path=[name])
+            elif name in instance:
+                yield from validator.descend(instance[name], inner, path=name, schema_path=name)
+
+
 def _check_pattern(validator: Any, pattern: str, instance: object, schema: object) -> Iterator[ValidationError]:
     if isinstance(instance, str) and not re2.search(pattern, instance):
         yield ValidationError(f"does not match the pattern {shorten(pattern)}")
@@ -174,6 +192,15 @@ def _check_unique_items(validator: Any, wanted: bool, instance: object, schema: 
         texts = {json.dumps(_normalise_numbers(item), sort_keys=True) for item in instance}
         if len(texts) < len(instance):
             yield ValidationError("has duplicate items")
+
+
+def _check_multiple(validator: Any, divisor: float, instance: object, schema: object) -> Iterator[ValidationError]:
+    """Compare decimal numbers, as JSON writes them: 0.3 is a multiple of 0.1, although its float is not."""
+    if isinstance(instance, int | float) and not isinstance(instance, bool):
+        with localcontext(prec=DECIMAL_DIGITS):  # raises ArithmeticError for a quotient with more digits
+            is_multiple = Decimal(str(instance)) % Decimal(str(divisor)) == 0
+        if not is_multiple:
+            yield ValidationError(f"must be a multiple of {divisor}")
 
 
 def _normalise_numbers(value: object) -> object:
@@ -197,8 +224,10 @@ def _charge_step(keyword: Keyword) -> Keyword:
 
 _OWN: Mapping[str, Keyword] = {
     "required": _check_required,
+    "properties": _check_properties,
     "pattern": _check_pattern,
     "uniqueItems": _check_unique_items,
+    "multipleOf": _check_multiple,
 }
 _Validator = extend(  # type: ignore[no-untyped-call]
     Draft202012Validator,
