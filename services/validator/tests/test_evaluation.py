@@ -11,6 +11,8 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from chassis.errors import FailedPrecondition
+from libs.llm.errors import ReplyNotStructured
+from libs.llm.structured_output import parse_structured
 from libs.prompts.builder import UserPromptBuilder
 from libs.prompts.settings import PromptBuilderSettings
 from services.validator.domain.confidence_sequence import compute_mean_interval
@@ -145,6 +147,11 @@ def test_scores_are_bounded(score: float) -> None:  # V-53, V-56
         MetricScore("a", score)
     with pytest.raises(ValidationError):
         JudgedScore(score=score, evaluator_comment="")
+
+
+def test_a_boolean_is_no_score() -> None:
+    with pytest.raises(ReplyNotStructured, match="score: must be a number"):
+        parse_structured('{"score": true, "evaluator_comment": ""}', JudgedScore)
 
 
 def test_both_fields_are_required_by_the_schema() -> None:  # V-53, B-52

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from libs.prompts.builder import UserPromptBuilder
 from libs.prompts.contexts import EvaluatorPromptContext
@@ -22,6 +23,13 @@ class JudgedScore(BaseModel):
 
     score: float = Field(ge=0, le=100, allow_inf_nan=False)
     evaluator_comment: str
+
+    @field_validator("score", mode="before")
+    @classmethod
+    def _refuse_boolean(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError("must be a number")
+        return value
 
 
 class LLMJudgeMetric:
