@@ -56,10 +56,10 @@ def run_stack(address: str | None, announce: Callable[[str, str, str], None]) ->
 
 
 def refuse_unknown_variables(names: Iterable[str]) -> None:
-    """Raise BadSetting for variables that set nothing in a stack, see `allinone.parts.refuse_unknown_variables`."""
-    from allinone import parts
+    """Raise BadSetting for variables that set nothing in a stack, see `allinone.variables`."""
+    from allinone import variables
 
-    parts.refuse_unknown_variables(names)
+    variables.refuse_unknown_variables(names)
 
 
 def serve_stack() -> AbstractAsyncContextManager[Running]:
