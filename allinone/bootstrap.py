@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import chassis
+from allinone.data_locks import build_lock_service
 from allinone.parts import load_module, load_settings_class
 from chassis.channels import OWN
 from gateway import bootstrap as gateway
@@ -46,13 +47,14 @@ def build(settings: StackSettings, peers: chassis.Peers, *, http: bool = True) -
     """
     overrides: dict[str, Any] = {} if http else {"http_address": ""}
     gateway_settings = chassis.read_settings(GatewaySettings, **overrides)
+    backend_settings = {name: chassis.read_settings(load_settings_class(name)) for name in BOOTSTRAPS}
     backends: list[chassis.Service] = [
-        bootstrap.build(chassis.read_settings(load_settings_class(name)), peers)
-        for name, bootstrap in BOOTSTRAPS.items()
+        bootstrap.build(backend_settings[name], peers) for name, bootstrap in BOOTSTRAPS.items()
     ]
     front = gateway.create_front(gateway_settings, peers, local_services=backends)
+    locks = build_lock_service([*backend_settings.values(), gateway_settings])
     # All services share one port, so the guard of the gateway protects every one of them.
-    return [*(replace(service, guard=front.guard) for service in backends), front]
+    return [locks, *(replace(service, guard=front.guard) for service in backends), front]
 
 
 @asynccontextmanager

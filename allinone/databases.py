@@ -47,13 +47,13 @@ def describe_schema(settings: ServiceSettings) -> dict[str, Any] | None:
 
     Return None for a service without a database. Raises the errors of the driver.
     """
-    database = _find_database_url(settings)
+    database = find_database_url(settings)
     if database is None:
         return None
     return {**_read_migration_versions(parse_location(database)), "newest_here": _find_newest_revisions(type(settings))}
 
 
-def _find_database_url(settings: ServiceSettings) -> str | None:
+def find_database_url(settings: ServiceSettings) -> str | None:
     """Return the database URL of the settings; the curator derives its `database_url` from two settings."""
     if hasattr(settings, "database_url"):
         return str(settings.database_url)

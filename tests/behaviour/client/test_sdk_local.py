@@ -85,6 +85,17 @@ async def test_the_async_client_refuses_an_unknown_setting() -> None:
             pass
 
 
+def test_the_data_of_a_running_stack_cannot_be_served_twice(tmp_path: Path) -> None:
+    settings = build_temp_settings(tmp_path)
+    with Client.local(**settings) as client:
+        in_use = rf"the data directory {tmp_path / 'data'} is in use by process {os.getpid()} \("
+        with pytest.raises(BadSetting, match=in_use), Client.local(**settings):
+            pass
+        assert list(client.playbooks.list_datasets().datasets) == []
+    with Client.local(**settings) as client:
+        assert list(client.playbooks.list_datasets().datasets) == []
+
+
 def test_trajectories_of_one_task_are_contrasted(tmp_path: Path) -> None:
     files = sorted(EXAMPLES.glob("git-push-*.json"))
     with Client.local(**build_temp_settings(tmp_path)) as client:
