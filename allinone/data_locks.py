@@ -1,12 +1,11 @@
 """Lock the directories of SQLite files, so that a second process does not serve the same data.
 
 Services cache what they store and assume that no other process writes to a SQLite file. The operating system releases
-a lock when its process dies; the file of the lock stays.
+a lock when its process dies; the file of the lock stays. On Windows, nothing is locked.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sys
 from collections.abc import Iterable
@@ -24,6 +23,9 @@ from libs.storage.engines import is_sqlite, parse_location
 LOCK_FILE = "hansei.lock"
 _HOLDER_BYTES = 200
 
+if sys.platform != "win32":
+    import fcntl
+
 _log = get_logger(__name__)
 
 
@@ -32,7 +34,7 @@ def build_lock_service(settings: Iterable[chassis.ServiceSettings]) -> chassis.S
 
     Its start raises BadSetting, which names the directory and the process that holds its lock.
     """
-    directories = list_data_directories(settings)
+    directories = [] if sys.platform == "win32" else list_data_directories(settings)
     descriptors: list[int] = []
 
     async def start() -> None:
