@@ -12,7 +12,7 @@ from rich.text import Text
 from hansei.client.cli.failures import format_error_lines
 from hansei.client.cli.output import create_console, print_json, print_line, print_pages, say
 from hansei.client.cli.show import jobs, playbooks, status, trials
-from hansei.client.cli.show.guards import render_backtest, render_table
+from hansei.client.cli.show.guards import render_backtest, render_table, render_written_targets
 from hansei.client.cli.show.words import label_row
 from hansei.client.cli.stack import list_first_commands
 from hansei.client.errors import InvalidArgument, Unauthenticated, Violation
@@ -215,3 +215,13 @@ def test_effects_say_that_the_numbers_of_a_decided_bullet_stay(state: str, is_de
     bullet = epb.BulletEffect(bullet_id=BULLET, state=epb.BulletState.Value(f"BULLET_STATE_{state}"))
     text = render(trials.effects({**_build_measurements(), "effects": [bullet]}, DATASET), 200)
     assert ("The numbers of a decided bullet are those at its decision" in text) is is_decided
+
+
+def test_brackets_of_a_target_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    target = {"target": "args.x == '[a]'", "lesson": "Use [bold]x[/bold] :+1:", "failed_firing": 1, "failed": 2}
+    target |= {"false_alarms": 0, "passed": 3, "false_alarm_bound": 0.1}
+    written = {"targets": [target], "refused": [], "unanswered": [], "model": "m"}
+    create_console().print(render_written_targets({**written, "input_tokens": 1, "output_tokens": 2}))
+    out = capsys.readouterr().out
+    assert "args.x == '[a]'" in out
+    assert "Use [bold]x[/bold] :+1:" in out

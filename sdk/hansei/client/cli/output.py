@@ -39,7 +39,7 @@ def create_console(stderr: bool = False) -> Console:
     """Create the console for results, or for progress and remarks (stderr), so that results can be piped."""
     from hansei.client.cli.safe_console import SafeConsole
 
-    console = SafeConsole(stderr=stderr, highlight=False)
+    console = SafeConsole(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not console.is_terminal and not os.environ.get("COLUMNS"):
         console.width = PIPE_WIDTH
     return console
