@@ -70,13 +70,13 @@ class PostgresServer:
     def url(self) -> str:
         return f"postgresql://hansei@127.0.0.1:{self.port}/postgres"
 
-    def database(self, name: str = "") -> str:
+    def database(self, name: str = "", options: str = "") -> str:
         """The URL of a new database on this server; its name is one that nobody else has, unless it is given."""
         name = name or f"test-{uuid.uuid4().hex}"
         # Its socket is a file, so that this process reaches it from any network namespace.
         where = f"host={self.folder} port={self.port} user=hansei dbname=postgres"
         with psycopg.connect(where, autocommit=True) as connection:
-            connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
+            connection.execute(SQL("CREATE DATABASE {} " + options).format(Identifier(name)))
         return f"{self.url.rpartition('/')[0]}/{name}"
 
     def initialise(self) -> None:

@@ -74,6 +74,18 @@ async def test_executions_are_listed_by_their_newest_entries(replicas: list[Lead
     assert await store.list_summaries("c-", None, 10) == []
 
 
+async def test_ties_are_ordered_by_code_points_with_any_collation(postgres: PostgresServer) -> None:
+    english = postgres.database(options="TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en'")
+    database = ValidatorDatabase(english, soon)
+    await database.open()
+    store = LeaderBoardStore(database)
+    for team in ("a", "_", "B"):
+        await store.upsert(request(), submission(team, 1, 50.0))
+    (summary,) = await store.list_summaries("", None, 10)
+    assert summary.best_team_id == "B"
+    await database.close()
+
+
 async def test_racing_writes_of_one_round_leave_one_row(replicas: list[LeaderBoardStore]) -> None:  # V-68
     writes = [replicas[turn % 2].upsert(request(), submission("t1", 1, float(turn))) for turn in range(40)]
     entries = await asyncio.gather(*writes)

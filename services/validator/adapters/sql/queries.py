@@ -127,7 +127,8 @@ def _select_best_teams(connection: Connection, execution_ids: list[str]) -> dict
     query = select(entry.c.execution_id, entry.c.team_id, func.max(entry.c.score).label("score"))
     query = query.where(entry.c.execution_id.in_(execution_ids)).group_by(entry.c.execution_id, entry.c.team_id)
     best: dict[str, Any] = {}
-    for row in connection.execute(query.order_by(entry.c.execution_id, desc("score"), entry.c.team_id)):
+    # Ordered here, by code points: the collation of the server may order ids in another way.
+    for row in sorted(connection.execute(query), key=lambda row: (-row.score, row.team_id)):
         best.setdefault(row.execution_id, row)
     keys = [(row.execution_id, row.team_id) for row in best.values()]
     names = select(entry.c.execution_id, entry.c.team_name).where(
