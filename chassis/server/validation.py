@@ -21,6 +21,8 @@ from chassis.field_errors import describe_value
 
 REASON = "INVALID_REQUEST"
 _CUSTOM_RULES = {"cel", "cel_expression"}
+_DESCRIPTIONS = {"dataset_name": "must be 1 to 128 of the characters A-Z, a-z, 0-9, _ and -"}
+"""Rules of the contract whose message, which the specification fixes, does not state the rule: the violation does."""
 # The contracts exclude only the value 0 of an enum, which an omitted field has.
 _MESSAGES = {"enum.not_in": "is required"}
 _NUL = "\0"
@@ -67,12 +69,17 @@ def check(message: Message) -> None:
 
 
 def _explain(violation: Any) -> tuple[str, Violation]:
-    """Return the status message of a violation, and the violation. A message of the contract is used unchanged."""
+    """Return the status message of a violation, and the violation. A message of the contract is used unchanged.
+
+    The violation describes the rule if the message of the contract does not.
+    """
     broken = violation.proto
     path = _format_path(_list_elements(broken.field))
     rule = broken.rule_id.upper().replace(".", "_")
     if any(_is_contract_rule(element.field_name) for element in _list_elements(broken.rule)):
-        return broken.message, Violation(path, broken.message, rule)
+        stated = _DESCRIPTIONS.get(broken.rule_id)
+        description = f"{path} {stated}{_format_value(violation.field_value)}" if stated else broken.message
+        return broken.message, Violation(path, description, rule)
     message = f"{path} {_MESSAGES.get(broken.rule_id) or broken.message.removeprefix('value ')}".strip()
     return message, Violation(path, message + _format_value(violation.field_value), rule)
 

@@ -97,7 +97,8 @@ def check_dataset_name(name: str) -> str:
     """Return a name of a dataset. Raises InvalidArgument for a name from which no path may be built (C-13)."""
     if _NAME.fullmatch(name) is None:
         message = f"Invalid dataset name: '{shorten(name)}'"
-        raise InvalidArgument(message, reason="INVALID_DATASET", violations=[Violation("dataset", message, "C-13")])
+        rule = "dataset must be 1 to 128 of the characters A-Z, a-z, 0-9, _ and -"
+        raise InvalidArgument(message, reason="INVALID_DATASET", violations=[Violation("dataset", rule, "C-13")])
     return name
 
 

@@ -97,6 +97,8 @@ def test_no_path_is_built_from_a_name_that_is_not_a_dataset(tmp_path: Path, name
     with pytest.raises(InvalidArgument) as caught:  # C-13, C-82
         PromptTemplates(tmp_path / "prompts", "built-in").fill_first([name], {})
     assert str(caught.value) == f"Invalid dataset name: '{name}'"
+    (violation,) = caught.value.violations
+    assert violation.description == "dataset must be 1 to 128 of the characters A-Z, a-z, 0-9, _ and -"
 
 
 def test_a_broken_built_in_template_is_an_error() -> None:

@@ -33,8 +33,9 @@ class InvalidDatasetName(InvalidArgument):
     reason = "INVALID_DATASET_NAME"
 
     def __init__(self, name: str) -> None:
-        message = f"Invalid dataset name: '{shorten(name)}'"
-        super().__init__(message, violations=[Violation("dataset", message, "C-13")])
+        rule = "dataset must be 1 to 128 of the characters A-Z, a-z, 0-9, _ and -"
+        violations = [Violation("dataset", rule, "C-13")]
+        super().__init__(f"Invalid dataset name: '{shorten(name)}'", violations=violations)
 
 
 class InvalidBullet(InvalidArgument):

@@ -60,8 +60,10 @@ async def test_a_dataset_without_revisions_is_empty(store: SqlPlaybookStore) -> 
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "a/b", "a\n", "データ", "a" * 129])
 async def test_an_invalid_dataset_name_is_refused(store: SqlPlaybookStore, name: str) -> None:  # C-13, C-82
-    with pytest.raises(InvalidDatasetName):
+    with pytest.raises(InvalidDatasetName) as refused:
         await store.load(name)
+    (violation,) = refused.value.violations
+    assert violation.description == "dataset must be 1 to 128 of the characters A-Z, a-z, 0-9, _ and -"
     with pytest.raises(ValueError, match="Invalid dataset name: '"):
         await store.write(name, lambda transaction: commit(transaction, EditBatch(ORIGIN, [delta("ADD")])))
 

@@ -14,8 +14,8 @@ class InvalidTrajectoryDataset(InvalidArgument):
     reason = "INVALID_DATASET_NAME"
 
     def __init__(self, name: str) -> None:
-        message = f"Invalid dataset name: '{name}'"
-        super().__init__(message, violations=[Violation("dataset", shorten(message), "C-13")])
+        rule = "dataset must be 1 to 128 of the characters A-Z, a-z, 0-9, _ and -"
+        super().__init__(f"Invalid dataset name: '{name}'", violations=[Violation("dataset", rule, "C-13")])
 
 
 class InvalidMaxIterations(InvalidArgument):

@@ -152,6 +152,8 @@ def test_a_dataset_is_named_by_plain_characters(name: str) -> None:
     with pytest.raises(InvalidTrajectoryDataset) as caught:
         check_dataset(name)  # C-13
     assert str(caught.value) == f"Invalid dataset name: '{name}'"
+    (violation,) = caught.value.violations
+    assert violation.description == "dataset must be 1 to 128 of the characters A-Z, a-z, 0-9, _ and -"
     with pytest.raises(ValidationError, match="Invalid dataset name"):
         build_trajectory(dataset=name)
 

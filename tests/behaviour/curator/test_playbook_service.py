@@ -129,7 +129,9 @@ async def test_an_invalid_dataset_name_is_refused_with_the_specified_text(stub: 
     with pytest.raises(HanseiError, match="Invalid dataset name: '") as caught:
         await playbook(stub, dataset=name)
     assert caught.value.code == "INVALID_ARGUMENT"
-    assert caught.value.violations[0].field == "dataset"
+    (violation,) = caught.value.violations
+    rule = "dataset must be 1 to 128 of the characters A-Z, a-z, 0-9, _ and -"
+    assert (violation.field, violation.description) == ("dataset", f"{rule} (got {name!r})")
 
 
 async def test_a_repeated_request_changes_nothing(stub: Stub) -> None:
