@@ -41,6 +41,9 @@ _RULES = {
     "assertion_error": "{error}",
 }
 
+DATASET_NAME_RULE = "must be 1 to 128 of the characters A-Z, a-z, 0-9, _ and -"
+"""C-13; the messages of errors about names of datasets, which the specification fixes, do not state it."""
+
 
 def build_field_path(location: Sequence[int | str]) -> str:
     """Return the path of a field, such as `bullets[3].section`; empty for the whole value."""

@@ -17,11 +17,11 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from chassis.errors import MAX_VALUE_CHARS, InvalidArgument, Violation, shorten
-from chassis.field_errors import describe_value
+from chassis.field_errors import DATASET_NAME_RULE, describe_value
 
 REASON = "INVALID_REQUEST"
 _CUSTOM_RULES = {"cel", "cel_expression"}
-_DESCRIPTIONS = {"dataset_name": "must be 1 to 128 of the characters A-Z, a-z, 0-9, _ and -"}
+_DESCRIPTIONS = {"dataset_name": DATASET_NAME_RULE}
 """Rules of the contract whose message, which the specification fixes, does not state the rule: the violation does."""
 # The contracts exclude only the value 0 of an enum, which an omitted field has.
 _MESSAGES = {"enum.not_in": "is required"}

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from chassis.errors import InvalidArgument, Violation, shorten
+from chassis.field_errors import DATASET_NAME_RULE
 from chassis.logging import get_logger
 
 MAX_TEMPLATE_BYTES = 256 * 1024
@@ -97,8 +98,9 @@ def check_dataset_name(name: str) -> str:
     """Return a name of a dataset. Raises InvalidArgument for a name from which no path may be built (C-13)."""
     if _NAME.fullmatch(name) is None:
         message = f"Invalid dataset name: '{shorten(name)}'"
-        rule = "dataset must be 1 to 128 of the characters A-Z, a-z, 0-9, _ and -"
-        raise InvalidArgument(message, reason="INVALID_DATASET", violations=[Violation("dataset", rule, "C-13")])
+        raise InvalidArgument(
+            message, reason="INVALID_DATASET", violations=[Violation("dataset", f"dataset {DATASET_NAME_RULE}", "C-13")]
+        )
     return name
 
 

@@ -23,6 +23,7 @@ from chassis.errors import (
     Violation,
     shorten,
 )
+from chassis.field_errors import DATASET_NAME_RULE
 
 RETRY_AFTER_SECONDS = 1.0
 
@@ -33,8 +34,7 @@ class InvalidDatasetName(InvalidArgument):
     reason = "INVALID_DATASET_NAME"
 
     def __init__(self, name: str) -> None:
-        rule = "dataset must be 1 to 128 of the characters A-Z, a-z, 0-9, _ and -"
-        violations = [Violation("dataset", rule, "C-13")]
+        violations = [Violation("dataset", f"dataset {DATASET_NAME_RULE}", "C-13")]
         super().__init__(f"Invalid dataset name: '{shorten(name)}'", violations=violations)
 
 

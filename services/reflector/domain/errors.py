@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from chassis.errors import InvalidArgument, Violation, shorten
-from chassis.field_errors import describe_value
+from chassis.field_errors import DATASET_NAME_RULE, describe_value
 
 
 class InvalidTrajectoryDataset(InvalidArgument):
@@ -14,8 +14,9 @@ class InvalidTrajectoryDataset(InvalidArgument):
     reason = "INVALID_DATASET_NAME"
 
     def __init__(self, name: str) -> None:
-        rule = "dataset must be 1 to 128 of the characters A-Z, a-z, 0-9, _ and -"
-        super().__init__(f"Invalid dataset name: '{name}'", violations=[Violation("dataset", rule, "C-13")])
+        super().__init__(
+            f"Invalid dataset name: '{name}'", violations=[Violation("dataset", f"dataset {DATASET_NAME_RULE}", "C-13")]
+        )
 
 
 class InvalidMaxIterations(InvalidArgument):
