@@ -246,6 +246,16 @@ def test_a_file_without_a_trajectory_is_refused_with_a_reason(hansei: Hansei, tm
     assert "broken.json: Error: " in outcome.err
 
 
+def test_reasons_of_all_formats_are_shown_on_request(hansei: Hansei, tmp_path: Path) -> None:
+    file = tmp_path / "settings.json"
+    file.write_text('{"theme": "dark"}', encoding="utf-8")
+    error, hint, end = hansei("learn", file).err.splitlines()
+    assert "its fields are theme" in error
+    assert "--verbose shows for each format" in hint
+    assert end == "Error: nothing was learned: 1 could not be read"
+    assert "as codex: " in hansei("learn", file, "--verbose").err
+
+
 def test_a_file_that_is_not_there_is_named(hansei: Hansei, tmp_path: Path) -> None:
     outcome = hansei("learn", tmp_path / "absent.json")
     assert (outcome.code, outcome.out) == (2, "")

@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from hansei.client.client import Client
     from hansei.client.learning import LearnOutcome
     from hansei.client.trajectories import TrajectoryRecord
+    from hansei.client.trajectory_files import UnreadablePart
 
 commands = CommandGroup()
 
 DEFAULT_DATASET = "default"
+UNKNOWN_FORMAT = "UNKNOWN_TRAJECTORY_FORMAT"
 SUFFIXES = {".json", ".jsonl", ".ndjson", ".traj"}
 """The suffixes of the files that are read from a folder, also before `.zst`; a file that is named may have any."""
 
@@ -60,7 +62,10 @@ def learn(
         bool,
         typer.Option("--again", help="Also read the files of a folder that have not changed since they were learned."),
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also show insights, edits and votes.")] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", help="Also show insights, edits and votes, and why a file matches no format."),
+    ] = False,
     addr: Address = None,
     local: Local = False,
     data_dir: DataDirectory = None,
@@ -80,7 +85,7 @@ def learn(
         progress = _FolderProgress(client, dataset, "" if local else client.address)
         if not again:
             files = progress.skip_unchanged(files, {path for path in paths if path != STDIO and Path(path).is_dir()})
-        records, unreadable = _read_records(client, files, dataset)
+        records, unreadable = _read_records(client, files, dataset, verbose)
         if dataset != DEFAULT_DATASET:
             _report_other_datasets(records, dataset)
         if bulk:
@@ -95,10 +100,11 @@ def learn(
     _fail_without_model(outcomes)
     not_stored = sum(bool(outcome.failure) for outcome in outcomes)
     if unreadable or not_stored:
-        has_failed = not_stored == len(outcomes)
+        if not outcomes:
+            fail(f"nothing was learned: {unreadable} could not be read", Exit.USAGE)
         fail(
             f"{not_stored} of {len(outcomes)} trajectories were not learned, {unreadable} could not be read",
-            (Exit.FAILED if outcomes else Exit.USAGE) if has_failed else Exit.PARTLY,
+            Exit.FAILED if not_stored == len(outcomes) else Exit.PARTLY,
         )
 
 
@@ -184,9 +190,10 @@ def _is_read(file: Path) -> bool:
     return plain.suffix in SUFFIXES and not plain.exists()
 
 
-def _read_records(client: Client, files: Sequence[str], dataset: str) -> tuple[list[TrajectoryRecord], int]:
+def _read_records(
+    client: Client, files: Sequence[str], dataset: str, verbose: bool
+) -> tuple[list[TrajectoryRecord], int]:
     """Return the trajectories of all files with their siblings, and the number of parts that could not be read."""
-    from hansei.client.cli.failures import format_error_lines
     from hansei.client.cli.output import create_console, say
     from hansei.client.cli.show.progress import progress_bar
     from hansei.client.masking import SecretMask, mask_content
@@ -215,10 +222,21 @@ def _read_records(client: Client, files: Sequence[str], dataset: str) -> tuple[l
                         say(f"{part.source}: {part.note}")
                 else:
                     unreadable += 1
-                    for line in format_error_lines(part.error):
-                        say(f"{part.source}: {line}")
+                    _report_unreadable(part, verbose)
             set_completed(number + 1)
     return add_siblings(records), unreadable
+
+
+def _report_unreadable(part: UnreadablePart, verbose: bool) -> None:
+    """Show why a part is no trajectory; of a part in no format, the reasons of all formats only with `verbose`."""
+    from hansei.client.cli.failures import format_error_lines
+    from hansei.client.cli.output import say
+
+    lines = format_error_lines(part.error)
+    if part.error.reason == UNKNOWN_FORMAT and not verbose:
+        lines[1:] = ["  --verbose shows for each format why it does not match"]
+    for line in lines:
+        say(f"{part.source}: {line}")
 
 
 def _report_other_datasets(records: Sequence[TrajectoryRecord], dataset: str) -> None:

@@ -181,7 +181,7 @@ def render_summary(outcomes: Sequence[LearnOutcome], seconds: float) -> Renderab
     return Group(
         keep_ids_whole(table),
         *reviews,
-        Text(f"{len(outcomes)} trajectories in {seconds:.1f} s{remark}; {usage}", FAINT),
+        Text(f"{count_noun(len(outcomes), 'trajectory')} in {seconds:.1f} s{remark}; {usage}", FAINT),
     )
 
 
