@@ -111,30 +111,31 @@ def shorten_result(result: Any) -> str:
 class TextIndex:
     """Texts in which values are searched: numbers of any notation, texts in any case and as whole words."""
 
-    __slots__ = ("_bytes", "_found", "_numbers", "_searched", "_texts", "_words")
+    __slots__ = ("_added", "_numbers", "_searched", "_searched_chars", "_text", "_words")
 
     def __init__(self) -> None:
-        self._texts: list[str] = []
+        self._text = ""
+        self._added: list[str] = []
         self._words: set[str] = set()
         self._numbers: set[float] = set()
-        self._found: dict[str, bool] = {}
-        self._searched = 0
-        self._bytes = 0
+        self._searched: dict[str, int | None] = {}
+        """The values of searches, each with the length of the text that was searched; None once it is found."""
+        self._searched_chars = 0
 
     @property
     def stored_bytes(self) -> int:
         """Return the bytes of memory of the texts, about."""
-        return self._bytes + self._searched + _WORD_BYTES * (len(self._words) + len(self._numbers))
+        self._join()
+        texts = sys.getsizeof(self._text) + self._searched_chars
+        return texts + _WORD_BYTES * (len(self._words) + len(self._numbers))
 
     def add(self, text: str) -> None:
         """Add a text."""
         normalized = _normalize(text)
         if not normalized:
             return
-        self._texts.append(normalized)
-        self._bytes += sys.getsizeof(normalized)
+        self._added.append(normalized)
         self._words.update(_WORD.findall(normalized))
-        self._forget_searches()
         for found in _NUMBER.findall(text):
             number = float(found.replace(",", ""))
             if math.isfinite(number):
@@ -142,29 +143,43 @@ class TextIndex:
 
     def clear(self) -> None:
         """Forget all texts."""
-        for store in (self._texts, self._words, self._numbers):
+        self._text = ""
+        for store in (self._added, self._words, self._numbers, self._searched):
             store.clear()
-        self._bytes = 0
-        self._forget_searches()
+        self._searched_chars = 0
 
     def has(self, value: str | float) -> bool:
         """Return whether a text or a number occurs."""
         if not isinstance(value, str):
             return float(value) in self._numbers
-        found = self._found.get(value)
-        if found is None:
-            size = len(value) + _ITEM_CHARS
-            if self._searched + size > MAX_TEXT_CHARS:
-                self._forget_searches()
-            self._searched += size
-            found = self._found[value] = self._search(_normalize(value))
-        return found
+        self._join()
+        searched = self._searched.get(value, 0)
+        if searched is None:
+            return True
+        if searched < len(self._text) or not self._text:
+            if value not in self._searched:
+                self._add_search(value)
+            if self._search(_normalize(value), searched):
+                self._searched[value] = None
+                return True
+            self._searched[value] = len(self._text)
+        return False
 
-    def _forget_searches(self) -> None:
-        self._found.clear()
-        self._searched = 0
+    def _add_search(self, value: str) -> None:
+        size = len(value) + _ITEM_CHARS
+        if self._searched_chars + size > MAX_TEXT_CHARS:
+            self._searched.clear()
+            self._searched_chars = 0
+        self._searched_chars += size
 
-    def _search(self, wanted: str) -> bool:
+    def _join(self) -> None:
+        """Join the texts: one search is faster than many. A line end, which no searched value has, separates them."""
+        if self._added:
+            self._text = "\n".join([self._text, *self._added])
+            self._added.clear()
+
+    def _search(self, wanted: str, start: int) -> bool:
+        """Return whether a text occurs from a position on."""
         if not wanted:
             return True
         # A run of letters and digits is a whole word of the text, so most values that never occur need no search.
@@ -174,16 +189,15 @@ class TextIndex:
         if [wanted] == words:
             return True
         before, after = _is_word_character(wanted[0]), _is_word_character(wanted[-1])
-        for text in self._texts:
-            start = text.find(wanted)
-            while start >= 0:
-                end = start + len(wanted)
-                if not (
-                    (before and _is_word_character(text[start - 1 : start]))
-                    or (after and _is_word_character(text[end : end + 1]))
-                ):
-                    return True
-                start = text.find(wanted, end)
+        start = self._text.find(wanted, start)
+        while start >= 0:
+            end = start + len(wanted)
+            if not (
+                (before and _is_word_character(self._text[start - 1 : start]))
+                or (after and _is_word_character(self._text[end : end + 1]))
+            ):
+                return True
+            start = self._text.find(wanted, end)
         return False
 
 

@@ -228,6 +228,18 @@ def test_a_session_whose_texts_were_cut_reports_every_value_as_seen() -> None:
     assert is_match("seen('A-1') && seen(4)", history=session)
 
 
+def test_a_value_occurs_in_one_text_and_is_searched_in_each_new_one() -> None:
+    session = SessionHistory()
+    session.add_message("the order A-1")
+    session.add_message("b is 1A-12", is_user=True)
+    for value, expected in (("A-1 b", False), ("A-12 c", False), ("order a-1", True), ("A-12", False)):
+        assert session.has_seen(value) is expected
+    session.add_result({"id": "A-12 c"})
+    for value, expected in (("A-1 b", False), ("A-12 c", True), ("order a-1", True), ("A-12", True)):
+        assert session.has_seen(value) is expected
+    assert (session.has_found("A-12 c"), session.is_from_user("A-12 c")) == (True, False)
+
+
 @pytest.mark.parametrize("size", [10, 1_000_000])
 def test_calls_with_very_large_arguments_are_not_compared(size: int) -> None:
     target, session = Target("repeats() > 0"), SessionHistory()

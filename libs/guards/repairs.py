@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from chassis.targets.session import SessionHistory, ToolCallRequest
@@ -73,6 +73,15 @@ class RepairedFailure:
     narrower: tuple[str, ...] = ()
     argument: str = ""
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Return the target and the narrower ones."""
+        return self.target, *self.narrower
+
+    def rests_on(self, steps: Collection[int]) -> bool:
+        """Return whether the failed call or the repair is at one of the steps."""
+        return self.failed_step in steps or self.repaired_step in steps
+
 
 def find_repairs(trajectory: GuardTrajectory) -> list[RepairedFailure]:
     """Return the repairs of a trajectory, in the order of the failures; each target occurs once."""
@@ -80,49 +89,84 @@ def find_repairs(trajectory: GuardTrajectory) -> list[RepairedFailure]:
         return []
     history = _read_history(trajectory)
     repairs: dict[str, RepairedFailure] = {}
-    succeeded: list[TrajectoryCall] = []
-    for position, (call, unseen) in enumerate(history):
-        if call.error:
-            for repair in _find_call_repairs(
-                call, unseen, history[position + 1 : position + 1 + MAX_DISTANCE], succeeded
-            ):
+    succeeded = _SuccessfulCalls()
+    for position, recorded in enumerate(history):
+        if recorded.call.error:
+            later = history[position + 1 : position + 1 + MAX_DISTANCE]
+            for repair in _find_call_repairs(recorded, later, succeeded):
                 repairs.setdefault(repair.target, repair)
         else:
-            succeeded.append(call)
+            succeeded.add(recorded.call.request)
     return list(repairs.values())
 
 
-def select_repairs(trajectories: Iterable[GuardTrajectory]) -> list[RepairedFailure]:
+def select_repairs(
+    trajectories: Iterable[GuardTrajectory], steps: Collection[int] | None = None
+) -> list[RepairedFailure]:
     """Return the repairs, each with its first target that no successful call contradicts, the most matches first.
 
     A call contradicts a target that matches it, if it succeeds. A target about invented values may except a few values
-    that were valid all the same. A repair without a target is left out.
+    that were valid all the same. A repair without a target is left out. With `steps`, only the repairs that rest on one
+    of them are returned, and the targets of others are tested only if a returned one depends on them: the time is that
+    of the returned ones.
     """
     recorded = list(trajectories)
     found = [repair for trajectory in recorded for repair in find_repairs(trajectory)]
-    if not found:
-        return []
     tested = {
         source: _TestedTarget(Target(source), repair.argument)
-        for repair in found
-        for source in (repair.target, *repair.narrower)
+        for repair, sources in _find_needed_sources(found, steps)
+        for source in sources
     }
-    for trajectory in recorded:
-        replay = Replay(trajectory)
-        for call in replay:
-            for candidate in tested.values():
-                if not candidate.is_contradicted and matches(candidate.target, call, replay):
-                    candidate.add(call)
+    if not tested:
+        return []
+    _test_targets(tested.values(), recorded)
     selected: dict[str, RepairedFailure] = {}
     support: dict[str, int] = {}
     for repair in found:
-        sources = (repair.target, *repair.narrower)
-        for position, source in enumerate(sources):
-            if target := tested[source].narrow():
-                selected.setdefault(target, replace(repair, target=target, narrower=sources[position + 1 :]))
-                support[target] = tested[source].support
+        for position, source in enumerate(repair.sources):
+            candidate = tested.get(source)
+            if candidate is None:
                 break
-    return sorted(selected.values(), key=lambda repair: -support[repair.target])
+            if target := candidate.narrow():
+                selected.setdefault(target, replace(repair, target=target, narrower=repair.sources[position + 1 :]))
+                support[target] = candidate.support
+                break
+    returned = [repair for repair in selected.values() if steps is None or repair.rests_on(steps)]
+    return sorted(returned, key=lambda repair: -support[repair.target])
+
+
+def _find_needed_sources(
+    found: Sequence[RepairedFailure], steps: Collection[int] | None
+) -> Iterator[tuple[RepairedFailure, Sequence[str]]]:
+    """Yield the repairs with the targets that are needed to select those that rest on the steps.
+
+    The first repair with a target keeps it. So a target of another repair is needed if a repair on the steps has it,
+    too, and so are the more general targets of that other one.
+    """
+    needed = {source for repair in found if steps is None or repair.rests_on(steps) for source in repair.sources}
+    for repair in found:
+        shared = [position for position, source in enumerate(repair.sources) if source in needed]
+        if shared:
+            yield repair, repair.sources[: shared[-1] + 1]
+
+
+def _test_targets(tested: Iterable[_TestedTarget], trajectories: Iterable[GuardTrajectory]) -> None:
+    """Add the calls of the trajectories to the targets that they match; those that are contradicted match no more."""
+    by_tool: dict[str, list[_TestedTarget]] = {}
+    for candidate in tested:
+        for tool in candidate.target.tools or ():
+            by_tool.setdefault(tool, []).append(candidate)
+    for trajectory in trajectories:
+        replay = Replay(trajectory)
+        for call in replay:
+            matching = [
+                candidate for candidate in by_tool.get(call.request.tool, ()) if matches(candidate.target, call, replay)
+            ]
+            for candidate in matching:
+                candidate.add(call)
+            if any(candidate.is_contradicted for candidate in matching):
+                remaining = [candidate for candidate in by_tool[call.request.tool] if not candidate.is_contradicted]
+                by_tool[call.request.tool] = remaining
 
 
 @dataclass(slots=True)
@@ -157,18 +201,63 @@ class _TestedTarget:
         return f"{self.target.source} && !(call.args.{self.argument} in [{values}])"
 
 
-_History = Sequence[tuple[TrajectoryCall, frozenset[str]]]
+@dataclass(frozen=True, slots=True)
+class _RecordedCall:
+    """A call with its operation; `unseen` are the names of its arguments that occur in no earlier text or result."""
+
+    call: TrajectoryCall
+    operation: str
+    unseen: frozenset[str]
 
 
-def _read_history(trajectory: GuardTrajectory) -> _History:
-    """Return the calls, each with the names of its arguments that occur in no earlier text or result."""
+class _SuccessfulCalls:
+    """The calls that have succeeded, as prerequisites are searched in them: each question takes constant time.
+
+    Only the search for a command that never succeeded reads all commands of a tool.
+    """
+
+    def __init__(self) -> None:
+        self._tools: set[str] = set()
+        self._values: set[tuple[str, str, str]] = set()
+        self._commands: dict[tuple[str, str], list[str]] = {}
+        self._searches: dict[tuple[str, str, str], tuple[bool, int]] = {}
+
+    def add(self, call: ToolCallRequest) -> None:
+        """Add a call."""
+        self._tools.add(call.tool)
+        for name, value in call.args.items():
+            if isinstance(value, str):
+                self._values.add((call.tool, name, value))
+            if name in _COMMANDS:
+                self._commands.setdefault((call.tool, name), []).append(str(value))
+
+    def has_tool(self, tool: str) -> bool:
+        """Return whether a call of a tool succeeded."""
+        return tool in self._tools
+
+    def has_value(self, tool: str, name: str, value: str) -> bool:
+        """Return whether a call of a tool with this argument succeeded."""
+        return (tool, name, value) in self._values
+
+    def has_command(self, tool: str, name: str, words: str) -> bool:
+        """Return whether a call of a tool whose command contains these words succeeded."""
+        commands = self._commands.get((tool, name), [])
+        is_found, searched = self._searches.get((tool, name, words), (False, 0))
+        if not is_found:
+            is_found = any(words in command for command in commands[searched:])
+            self._searches[tool, name, words] = is_found, len(commands)
+        return is_found
+
+
+def _read_history(trajectory: GuardTrajectory) -> Sequence[_RecordedCall]:
+    """Return the calls in order."""
     session = SessionHistory()
-    history: list[tuple[TrajectoryCall, frozenset[str]]] = []
+    history: list[_RecordedCall] = []
     for event in trajectory.events:
         if isinstance(event, TrajectoryCall):
             values = event.request.args.items()
             unseen = (name for name, value in values if isinstance(value, str) and not session.has_seen(value))
-            history.append((event, frozenset(unseen)))
+            history.append(_RecordedCall(event, _name_operation(event.request), frozenset(unseen)))
             session.add_result(event.result)
         elif event.role != "assistant":
             session.add_message(event.text, is_user=event.role == "user")
@@ -176,21 +265,18 @@ def _read_history(trajectory: GuardTrajectory) -> _History:
 
 
 def _find_call_repairs(
-    call: TrajectoryCall, unseen: frozenset[str], later: _History, succeeded: Sequence[TrajectoryCall]
+    failed: _RecordedCall, later: Sequence[_RecordedCall], succeeded: _SuccessfulCalls
 ) -> Iterator[RepairedFailure]:
-    operation = _name_operation(call.request)
-    again = next((other for other, _ in later if other.request.key == call.request.key), None)
+    call = failed.call
+    again = next((other.call for other in later if other.call.request.key == call.request.key), None)
     if again is not None and again.error == call.error:
         # After other calls, the same call is often the end of a repair.
-        is_at_once = again is later[0][0]
+        is_at_once = again is later[0].call
         yield _build(call, again, "same call again after an error", "retries() > 0" if is_at_once else "failures() > 0")
-    success = next(
-        ((other, seen) for other, seen in later if not other.error and _name_operation(other.request) == operation),
-        None,
-    )
+    success = next((other for other in later if not other.call.error and other.operation == failed.operation), None)
     if success is None:
         return
-    repaired, still_unseen = success
+    repaired = success.call
     changed = [
         name
         for name, value in call.request.args.items()
@@ -201,40 +287,41 @@ def _find_call_repairs(
         yield from (_build(call, repaired, kind, condition) for kind, condition in named)
         return
     for name in changed:
-        if name in unseen and name not in still_unseen and name in repaired.request.args:
+        if name in failed.unseen and name not in success.unseen and name in repaired.request.args:
             repair = _build(call, repaired, "argument in no text or result", f"!seen(call.args.{name})")
             yield replace(repair, argument=name)
         elif _is_named_and_removed(call.error, call.request.args[name], repaired.request.args.get(name)):
             yield _build(call, repaired, "value that failed", f"call.args.{name} == {quote(call.request.args[name])}")
     if not changed:
-        between = [other for other, _ in later if other.step <= repaired.step and other is not repaired]
-        yield from _find_prerequisites(call, repaired, between, succeeded)
+        between = [other for other in later if other.call.step <= repaired.step and other.call is not repaired]
+        yield from _find_prerequisites(failed, repaired, between, succeeded)
 
 
 def _find_prerequisites(
-    call: TrajectoryCall,
+    failed: _RecordedCall,
     repaired: TrajectoryCall,
-    between: Sequence[TrajectoryCall],
-    succeeded: Sequence[TrajectoryCall],
+    between: Sequence[_RecordedCall],
+    succeeded: _SuccessfulCalls,
 ) -> Iterator[RepairedFailure]:
     """Propose that a call needs the operation that succeeded for the first time between its failure and its success."""
-    forms = list(_describe_calls(call.request))
+    forms = list(_describe_calls(failed))
     # The last one before the success is the most probable cause.
     for other in reversed(between):
-        if other.error or other.request.key == call.request.key:
+        if other.call.error or other.call.request.key == failed.call.request.key:
             continue
-        missing = list(_describe_prerequisites(call.request, other.request, [done.request for done in succeeded]))
+        missing = list(_describe_prerequisites(failed.call.request, other, succeeded))
         if missing and forms:
             conditions = [" && ".join((*form, condition)) for form in forms for condition in missing]
-            yield _build(call, repaired, "B without A", *conditions)
+            yield _build(failed.call, repaired, "B without A", *conditions)
             return
 
 
-def _describe_calls(call: ToolCallRequest) -> Iterator[tuple[str, ...]]:
+def _describe_calls(recorded: _RecordedCall) -> Iterator[tuple[str, ...]]:
     """Yield conditions on the arguments of calls like this one: any, the same command, the same arguments."""
+    call = recorded.call.request
     if _COMMANDS.isdisjoint(call.args):
         yield ()
-    if (command := _find_command(call)) is not None:
+    if (command := _find_command(recorded)) is not None:
         yield (f"call.args.{command[0]}.contains({quote(command[1])})",)
     items = call.args.items()
     if 0 < len(items) <= MAX_CALL_ARGUMENTS and all(_is_repeatable(name, value) for name, value in items):
@@ -242,32 +329,32 @@ def _describe_calls(call: ToolCallRequest) -> Iterator[tuple[str, ...]]:
 
 
 def _describe_prerequisites(
-    call: ToolCallRequest, other: ToolCallRequest, succeeded: Sequence[ToolCallRequest]
+    call: ToolCallRequest, recorded: _RecordedCall, succeeded: _SuccessfulCalls
 ) -> Iterator[str]:
     """Yield conditions that hold while nothing like the other call has succeeded.
 
     Such are a call of its tool with a value of this call, a call of its tool, and a call of its command.
     """
-    earlier = [done.args for done in succeeded if done.tool == other.tool]
+    other = recorded.call.request
     for name, value in other.args.items():
         shared = next(
             (own for own, its_value in call.args.items() if its_value == value and _NAME.fullmatch(own)), None
         )
         if shared is None or not isinstance(value, str) or len(value) < MIN_SHARED_CHARS or not _NAME.fullmatch(name):
             continue
-        if not any(args.get(name) == value for args in earlier):
+        if not succeeded.has_value(other.tool, name, value):
             yield f"!succeeded_args({quote(other.tool)}).exists(a, a.{name} == call.args.{shared})"
-    if not earlier and other.tool != call.tool:
+    if not succeeded.has_tool(other.tool) and other.tool != call.tool:
         yield f"!succeeded({quote(other.tool)})"
-    if (command := _find_command(other)) is not None:
+    if (command := _find_command(recorded)) is not None:
         name, words = command
-        if not any(words in str(args.get(name, "")) for args in earlier):
+        if not succeeded.has_command(other.tool, name, words):
             yield f"!succeeded_args({quote(other.tool)}).exists(a, a.{name}.contains({quote(words)}))"
 
 
-def _find_command(call: ToolCallRequest) -> tuple[str, str] | None:
+def _find_command(recorded: _RecordedCall) -> tuple[str, str] | None:
     """Return the argument that holds the command of a call, and the words that name its operation."""
-    operation = _name_operation(call)
+    call, operation = recorded.call.request, recorded.operation
     if operation == call.tool:
         return None
     for name in sorted(_COMMANDS & call.args.keys()):

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from libs.guards.guard_trajectory import GuardTrajectory, TrajectoryCall
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chassis.targets.target import Target
+from libs.guards import repairs
+from libs.guards.guard_trajectory import GuardTrajectory, TrajectoryCall, matches
 from libs.guards.repairs import find_repairs, select_repairs
 from libs.guards.tests.trajectories import build_trajectory, call
 
@@ -99,3 +107,57 @@ def test_a_correct_call_contradicts_a_target() -> None:
     repaired = build_trajectory("r1", call(1, "deploy", "Error: not built"), call(2, "build"), call(3, "deploy"))
     assert [repair.kind for repair in select_repairs([repaired])] == ["B without A"]
     assert select_repairs([repaired, build_trajectory("r2", call(1, "deploy"))]) == []
+
+
+_CALLS = st.lists(
+    st.builds(
+        lambda tool, error, value: (tool, error, value),
+        st.sampled_from(["deploy", "build", "git"]),
+        st.sampled_from(["", "", "Error: not built", "Error: no such file a", "Error: at most 2"]),
+        st.sampled_from(
+            [{}, {"path": "a"}, {"path": "b c"}, {"n": 3}, {"command": "git commit"}, {"command": "git add"}]
+        ),
+    ),
+    min_size=2,
+    max_size=25,
+)
+
+
+@given(st.lists(_CALLS, min_size=1, max_size=2), st.sets(st.integers(0, 25), max_size=4))
+def test_the_repairs_at_some_steps_are_those_of_all_steps(recorded: list[Any], steps: set[int]) -> None:
+    trajectories = [
+        build_trajectory(
+            str(number), *(call(step, tool, error, **args) for step, (tool, error, args) in enumerate(calls))
+        )
+        for number, calls in enumerate(recorded)
+    ]
+    expected = [repair for repair in select_repairs(trajectories) if repair.rests_on(steps)]
+    assert select_repairs(trajectories, steps) == expected
+
+
+def test_targets_of_other_steps_are_not_tested(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[TrajectoryCall] = []
+    for number in range(0, 400, 2):
+        error = f"OperationalError: no such column: price{number}"
+        calls.append(call(number, "db", error, sql=f"SELECT price{number} FROM t"))
+        calls.append(call(number + 1, "db", sql=f"SELECT cents{number} FROM t"))
+    tested: list[Target] = []
+
+    def count_test(target: Target, *arguments: Any) -> bool:
+        tested.append(target)
+        return matches(target, *arguments)
+
+    monkeypatch.setattr(repairs, "matches", count_test)
+    [repair] = select_repairs([build_trajectory("r", *calls)], {200})
+    assert repair.target == "call.tool == 'db' && call.args.sql == 'SELECT price200 FROM t'"
+    assert len(tested) == len(calls)
+
+
+def test_prerequisites_in_a_long_trajectory_are_found() -> None:
+    calls: list[TrajectoryCall] = []
+    for number in range(0, 9_000, 3):
+        calls.append(call(number, "deploy", "Error: not built", id=f"A-{number}"))
+        calls.append(call(number + 1, "build", id=f"A-{number}"))
+        calls.append(call(number + 2, "deploy", id=f"A-{number}"))
+    prerequisite = "call.tool == 'deploy' && !succeeded_args('build').exists(a, a.id == call.args.id)"
+    assert _find_targets(*calls) == [prerequisite]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from libs.guards.guard_trajectory import GuardTrajectory
-from libs.guards.repairs import RepairedFailure, select_repairs
+from libs.guards.repairs import select_repairs
 from libs.trajectories.actions import ToolUse
 from libs.trajectories.events import list_events
 from services.reflector.domain.reflection import Insight
@@ -17,17 +17,14 @@ def add_targets(insights: Sequence[Insight], steps: Sequence[Step], actions: Seq
     if not insights:
         return ()
     # A target that a correct call of the same trajectory contradicts is left out.
-    repairs = select_repairs([GuardTrajectory("", "", True, list_events(steps, actions))])
+    trajectory = GuardTrajectory("", "", True, list_events(steps, actions))
+    repairs = select_repairs([trajectory], {step for insight in insights for step in insight.steps})
     aimed: list[Insight] = []
     for insight in insights:
-        repair = next((found for found in repairs if _rests_on(insight, found)), None)
+        repair = next((found for found in repairs if found.rests_on(insight.steps)), None)
         if repair is None:
             aimed.append(insight)
         else:
             repairs.remove(repair)
             aimed.append(insight.model_copy(update={"target": repair.target}))
     return tuple(aimed)
-
-
-def _rests_on(insight: Insight, repair: RepairedFailure) -> bool:
-    return not {repair.failed_step, repair.repaired_step}.isdisjoint(insight.steps)
