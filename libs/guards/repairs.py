@@ -19,6 +19,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from chassis.targets.errors import InvalidTarget
 from chassis.targets.session import SessionHistory, ToolCallRequest
 from chassis.targets.target import Target
 from libs.guards.grammar import MAX_VALUE_CHARS, quote
@@ -106,28 +107,29 @@ def select_repairs(
     """Return the repairs, each with its first target that no successful call contradicts, the most matches first.
 
     A call contradicts a target that matches it, if it succeeds. A target about invented values may except a few values
-    that were valid all the same. A repair without a target is left out. With `steps`, only the repairs that rest on one
+    that were valid all the same. A repair without a target is left out, as is a target that no guard can have, because
+    it is too long or has a number that is too large. With `steps`, only the repairs that rest on one
     of them are returned, and the targets of others are tested only if a returned one depends on them: the time is that
     of the returned ones.
     """
     recorded = list(trajectories)
     found = [repair for trajectory in recorded for repair in find_repairs(trajectory)]
     tested = {
-        source: _TestedTarget(Target(source), repair.argument)
+        source: _compile(source, repair.argument)
         for repair, sources in _find_needed_sources(found, steps)
         for source in sources
     }
     if not tested:
         return []
-    _test_targets(tested.values(), recorded)
+    _test_targets([candidate for candidate in tested.values() if candidate is not None], recorded)
     selected: dict[str, RepairedFailure] = {}
     support: dict[str, int] = {}
     for repair in found:
         for position, source in enumerate(repair.sources):
-            candidate = tested.get(source)
-            if candidate is None:
+            if source not in tested:
                 break
-            if target := candidate.narrow():
+            candidate = tested[source]
+            if candidate is not None and (target := candidate.narrow()):
                 selected.setdefault(target, replace(repair, target=target, narrower=repair.sources[position + 1 :]))
                 support[target] = candidate.support
                 break
@@ -148,6 +150,14 @@ def _find_needed_sources(
         shared = [position for position, source in enumerate(repair.sources) if source in needed]
         if shared:
             yield repair, repair.sources[: shared[-1] + 1]
+
+
+def _compile(source: str, argument: str) -> _TestedTarget | None:
+    """Return the target of a source; None if no guard can have it."""
+    try:
+        return _TestedTarget(Target(source), argument)
+    except InvalidTarget:
+        return None
 
 
 def _test_targets(tested: Iterable[_TestedTarget], trajectories: Iterable[GuardTrajectory]) -> None:

@@ -161,3 +161,18 @@ def test_prerequisites_in_a_long_trajectory_are_found() -> None:
         calls.append(call(number + 2, "deploy", id=f"A-{number}"))
     prerequisite = "call.tool == 'deploy' && !succeeded_args('build').exists(a, a.id == call.args.id)"
     assert _find_targets(*calls) == [prerequisite]
+
+
+def test_a_target_that_no_guard_can_have_is_left_out() -> None:
+    arguments = {f"name_{number}": "x" * 400 for number in range(6)}
+    deploys = [call(step, "deploy", error, **arguments) for step, error in ((1, "Error: not built"), (3, ""))]
+    [repair] = select_repairs([build_trajectory("r", deploys[0], call(2, "build"), deploys[1])])
+    assert (repair.target, len(repair.narrower)) == ("call.tool == 'deploy' && !succeeded('build')", 1)
+    # Another deployment needs no build, and the target with all arguments is too long.
+    assert select_repairs([build_trajectory("r", call(0, "deploy"), deploys[0], call(2, "build"), deploys[1])]) == []
+
+
+@pytest.mark.parametrize("limit", ["9" * 30, "9" * 400])
+def test_a_limit_that_no_guard_can_compare_is_no_rule(limit: str) -> None:
+    failed = call(1, "read", f"Error: at least {limit}", n=1)
+    assert select_repairs([build_trajectory("r", failed, call(2, "read", n=2))]) == []
