@@ -5,6 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
+MAX_NESTING = 200
+"""Levels of objects and lists in the arguments and the results of calls: code that walks them has enough stack."""
+
+
+class NestedTooDeeply(ValueError):
+    """A JSON text is nested deeper than `MAX_NESTING` levels."""
+
 
 def format_as_text(value: Any) -> str:
     """Return a text unchanged, and any other value as JSON, in which an object of Python is its `str`."""
@@ -24,6 +31,30 @@ def repair_surrogates(text: str) -> str:
 def replace_nul(text: str) -> str:
     """Return a text that PostgreSQL can store: U+0000 becomes U+FFFD."""
     return text.replace("\0", "\ufffd")
+
+
+def parse_shallow_json(text: str) -> Any:
+    """Return the value of a JSON text. Raises ValueError, and NestedTooDeeply regardless of the free stack."""
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise NestedTooDeeply(f"is nested deeper than {MAX_NESTING} levels") from None
+    if text.count("{") + text.count("[") > MAX_NESTING and is_nested_too_deeply(value):
+        raise NestedTooDeeply(f"is nested deeper than {MAX_NESTING} levels")
+    return value
+
+
+def is_nested_too_deeply(value: Any) -> bool:
+    """Return whether objects and lists are nested in more than `MAX_NESTING` levels."""
+    level = [value]
+    for _ in range(MAX_NESTING + 1):
+        containers = [
+            item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)
+        ]
+        if not containers:
+            return False
+        level = [item for container in containers for item in container]
+    return True
 
 
 def parse_strict_json(text: str | bytes, *, allow_control_characters: bool = False) -> Any:

@@ -7,6 +7,7 @@ from operator import ge, gt, le, lt
 from typing import Any
 
 from chassis.errors import shorten
+from chassis.json_texts import MAX_NESTING
 from chassis.targets.errors import EvaluationFailed
 from chassis.targets.evaluation import CHARS_PER_STEP, MAX_TEXT_CHARS, Evaluate, TargetEvaluation
 from chassis.targets.session import (
@@ -168,7 +169,8 @@ def _all_occur(evaluation: TargetEvaluation, value: Any, occurs: Callable[[Any],
 
 def _find_key(call: ToolCallRequest) -> str:
     if call.is_large:
-        raise EvaluationFailed(f"compares calls whose arguments have more than {MAX_KEY_ARGUMENTS_CHARS:,} characters")
+        limits = f"{MAX_KEY_ARGUMENTS_CHARS:,} characters or {MAX_NESTING} levels"
+        raise EvaluationFailed(f"compares calls whose arguments have more than {limits}")
     return call.key
 
 

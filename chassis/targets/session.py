@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from chassis.errors import shorten
-from chassis.json_texts import format_as_text
+from chassis.json_texts import format_as_text, is_nested_too_deeply, parse_shallow_json
 from chassis.targets.errors import EvaluationFailed
 
 MAX_ARGUMENTS_CHARS = 100_000
@@ -70,7 +70,10 @@ class ToolCallRequest:
 
     @cached_property
     def is_large(self) -> bool:
-        """Return whether the arguments are too large to compare calls by them; an item counts as twenty characters."""
+        """Return whether the arguments are too large or too deep to compare calls by them.
+
+        An item counts as twenty characters.
+        """
         remaining = MAX_KEY_ARGUMENTS_CHARS
         pending: list[Any] = [self.args]
         while pending:
@@ -84,7 +87,7 @@ class ToolCallRequest:
                 pending += value.values()
             elif items:
                 pending += value
-        return False
+        return is_nested_too_deeply(self.args)
 
     @cached_property
     def stored_bytes(self) -> int:
@@ -98,14 +101,25 @@ class ToolCallRequest:
 
 
 def encode_arguments(arguments: Mapping[str, Any]) -> str:
-    """Return the arguments of a call as JSON for the contract; empty if they are longer than it allows."""
-    text = json.dumps(arguments, ensure_ascii=False, default=str)
-    return text if len(text) <= MAX_ARGUMENTS_CHARS else ""
+    """Return the arguments of a call as JSON for the contract; empty if they are longer or deeper than it allows."""
+    text = _dump(arguments)
+    return text if text and len(text) <= MAX_ARGUMENTS_CHARS and not is_nested_too_deeply(arguments) else ""
 
 
 def shorten_result(result: Any) -> str:
-    """Return the result of a call for the contract: a text, or the JSON of another value, cut where it is too long."""
-    return format_as_text(result)[:MAX_RESULT_CHARS]
+    """Return the result of a call for the contract: a text, or the JSON of another value, cut where it is too long.
+
+    It is empty for a value that is nested too deeply for JSON.
+    """
+    return _dump(result)[:MAX_RESULT_CHARS]
+
+
+def _dump(value: Any) -> str:
+    """Return a value as `format_as_text` does; an empty text if it is nested too deeply, or contains itself."""
+    try:
+        return format_as_text(value)
+    except (ValueError, RecursionError):
+        return ""
 
 
 class TextIndex:
@@ -274,7 +288,11 @@ class SessionHistory:
 
     def add_result(self, result: Any) -> None:
         """Add a result alone: `has_seen` finds its values, and no call is counted."""
-        self._add_text(result if isinstance(result, str) else _encode(result), self._results)
+        try:
+            text = result if isinstance(result, str) else _encode(result)
+        except (ValueError, RecursionError):  # it is nested too deeply, or contains itself: it may have any value
+            text, self._size = "", MAX_TEXT_CHARS + 1
+        self._add_text(text, self._results)
 
     def has_seen(self, value: Any) -> bool:
         """Return whether a value occurs in a message or a result.
@@ -404,6 +422,6 @@ def _parse_result(result: Any) -> Any:
     if not isinstance(result, str) or result.lstrip()[:1] not in ("{", "["):
         return result
     try:
-        return json.loads(result)
-    except (ValueError, RecursionError):
+        return parse_shallow_json(result)
+    except ValueError:
         return result

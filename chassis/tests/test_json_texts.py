@@ -6,7 +6,16 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from chassis.json_texts import format_as_text, has_surrogates, parse_strict_json, repair_surrogates, replace_nul
+from chassis.json_texts import (
+    MAX_NESTING,
+    NestedTooDeeply,
+    format_as_text,
+    has_surrogates,
+    parse_shallow_json,
+    parse_strict_json,
+    repair_surrogates,
+    replace_nul,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +36,19 @@ def test_a_text_is_unchanged_and_other_values_are_json(value: object, text: str)
 def test_constants_that_json_has_not_are_refused(constant: str) -> None:
     with pytest.raises(ValueError, match=f"^{constant} is not JSON$"):
         parse_strict_json(f'{{"a": [{constant}]}}'.encode())
+
+
+@pytest.mark.parametrize("begin", ["[", '{"a": '])
+def test_nesting_is_allowed_up_to_a_limit_that_does_not_depend_on_the_stack(begin: str) -> None:
+    end = "]" if begin == "[" else "}"
+    levels = MAX_NESTING - 2
+    assert parse_shallow_json(begin * levels + "[[], [], {}]" + end * levels)
+    assert parse_shallow_json("[" + "[], " * MAX_NESTING + "[]]")
+    for too_many in (MAX_NESTING, 980, 100_000):
+        with pytest.raises(NestedTooDeeply, match="is nested deeper than 200 levels"):
+            parse_shallow_json(begin * too_many + "[]" + end * too_many)
+    with pytest.raises(ValueError, match="Expecting"):
+        parse_shallow_json(begin)
 
 
 def test_line_breaks_in_strings_are_allowed_on_request() -> None:

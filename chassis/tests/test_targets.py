@@ -332,6 +332,23 @@ def test_the_key_of_a_long_call_is_the_same_in_every_process() -> None:
     assert key.endswith("表30012f8c54e6ecb9d5421")
 
 
+@pytest.mark.parametrize("levels", [300, 5_000, 0])
+def test_values_that_are_nested_too_deeply_are_not_compared(levels: int) -> None:
+    nested: list[Any] = []
+    for _ in range(levels):
+        nested = [nested]
+    if not levels:
+        nested.append(nested)
+    session, call = SessionHistory(), ToolCallRequest("write", {"value": nested})
+    session.add_call(call, "ok", is_success=False)
+    with pytest.raises(EvaluationFailed, match="more than 200,000 characters or 200 levels"):
+        Target("repeats() > 0").matches(call, session)
+    assert encode_arguments(call.args) == ""
+    session.add_result({"value": nested})
+    assert session.has_seen("x") is (levels != 300)  # a result that is no JSON may have any value
+    assert (shorten_result(nested) == "") is (levels != 300)
+
+
 def test_a_call_is_encoded_within_the_limits_of_the_contract() -> None:
     longest = MAX_ARGUMENTS_CHARS - len('{"q": ""}')
     assert encode_arguments({"q": "表"}) == '{"q": "表"}'

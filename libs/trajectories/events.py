@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from chassis.json_texts import parse_shallow_json
 from chassis.targets.session import ToolCallRequest
 from libs.guards.guard_trajectory import TrajectoryCall, TrajectoryMessage
 from libs.trajectories.actions import ToolUse, TrajectoryStep, extract_actions
@@ -48,10 +48,10 @@ def _build_call(action: ToolUse) -> TrajectoryCall:
 
 
 def _parse_arguments(text: str) -> dict[str, Any]:
-    """Return the arguments of a call; a text that is no JSON object is the argument `input`."""
+    """Return the arguments of a call; a text that is no JSON object, or nested too deeply, is the argument `input`."""
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = parse_shallow_json(text)
+    except ValueError:
         value = text
     if isinstance(value, dict):
         return value

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
 
-from chassis.json_texts import format_as_text
+from chassis.json_texts import MAX_NESTING, format_as_text, parse_shallow_json
 from libs.prompts.language import Language, detect_language
 from services.curator.domain.curation import EvidenceCall, Reflection
 
@@ -167,14 +167,16 @@ def _build_example(reflection: Reflection) -> Example:
 def _nest(arguments: str) -> str:
     """Return flat arguments with objects for the names that dots join, as the agent wrote them."""
     try:
-        flat = json.loads(arguments)
-    except (ValueError, RecursionError):
+        flat = parse_shallow_json(arguments)
+    except ValueError:
         return arguments
     if not isinstance(flat, dict) or not any("." in name for name in flat):
         return arguments
     nested: dict[str, object] = {}
     for name, value in flat.items():
         *path, last = name.split(".")
+        if len(path) >= MAX_NESTING:
+            return arguments
         parent = nested
         for part in path:
             child = parent.setdefault(part, {})
@@ -201,8 +203,8 @@ def _select_examples(operation: str, examples: Iterable[Example]) -> tuple[Examp
 def parse_arguments(arguments: str) -> Mapping[str, str]:
     """Return the texts of a JSON object by name; any other text has the name ""."""
     try:
-        value = json.loads(arguments)
-    except (ValueError, RecursionError):
+        value = parse_shallow_json(arguments)
+    except ValueError:
         value = None
     if not isinstance(value, dict):
         return {"": arguments}

@@ -55,6 +55,18 @@ def texts(operation: str, *reflections: Reflection) -> list[str]:
     return [lesson.text for lesson in derive_lessons(record) if not lesson.example]
 
 
+@pytest.mark.parametrize(
+    "arguments", ['{"' + "a." * 1_500 + 'b": 1}', '{"a": ' + "[" * 985 + "]" * 985 + "}", "[" * 1_900 + "]" * 1_900]
+)
+def test_arguments_that_are_nested_deeply_are_evidence(arguments: str) -> None:
+    failed, fixed = EvidenceCall("save", arguments, E41, 1, 1), EvidenceCall("save", arguments, "", None, 2)
+    opened = call("open", id="A-1")
+    record = Evidence("save")
+    for name in ("a", "b"):
+        record = add_trajectory(record, build_reflection(name, failed, opened, fixed))
+    assert derive_lessons(record)
+
+
 def test_two_tasks_make_a_repair_general_with_the_values_that_worked_and_failed() -> None:
     first, second = pays("a", "45.00", "4500"), pays("b", "12.50", "1250")
     assert texts("pay_fee", first) == []

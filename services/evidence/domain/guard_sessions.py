@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from chassis.json_texts import has_surrogates
+from chassis.json_texts import MAX_NESTING, NestedTooDeeply, has_surrogates, parse_shallow_json
 from chassis.targets.guard import CallGuard, GuardMode
 from chassis.targets.session import SessionHistory, ToolCallRequest
 from services.evidence.domain.assignment import draw
@@ -15,8 +15,6 @@ from services.evidence.domain.errors import InvalidCallArguments
 
 WITHHELD_SHARE = 0.25
 """The probability with which advice is withheld, so that its effect can be measured."""
-MAX_NESTING = 200
-"""Levels of objects and lists in the arguments of a call; a stored call is parsed again on any stack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +51,14 @@ def parse_arguments(text: str, field: str) -> dict[str, Any]:
     if not text.strip():
         return {}
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        value = parse_shallow_json(text)
+    except NestedTooDeeply as error:
+        raise InvalidCallArguments(field, text, f"must be nested at most {MAX_NESTING} levels deep") from error
+    except ValueError as error:
         raise InvalidCallArguments(field, text, "is not JSON") from error
     if not isinstance(value, dict):
         raise InvalidCallArguments(field, text, "must be a JSON object")
-    if text.count("{") + text.count("[") > MAX_NESTING and _is_nested_deeper(value, MAX_NESTING):
-        raise InvalidCallArguments(field, text, f"must be nested at most {MAX_NESTING} levels deep")
     return value
-
-
-def _is_nested_deeper(value: Any, limit: int) -> bool:
-    """Return whether objects and lists are nested in more than `limit` levels, without recursion."""
-    level = [value]
-    for _ in range(limit + 1):
-        containers = [
-            item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)
-        ]
-        if not containers:
-            return False
-        level = [item for container in containers for item in container]
-    return True
 
 
 def encode_event(event: SessionEvent) -> str:

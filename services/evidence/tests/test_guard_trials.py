@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chassis.json_texts import MAX_NESTING
 from chassis.targets.guard import GuardMode
 from chassis.targets.session import ToolCallRequest
 from libs.guards.backtest import Backtest, Firing
 from services.evidence.domain.errors import InvalidCallArguments
 from services.evidence.domain.false_alarms import compute_evidence_above, compute_evidence_below
 from services.evidence.domain.guard_sessions import (
-    MAX_NESTING,
     SessionCall,
     decode_event,
     encode_event,
@@ -170,3 +170,5 @@ def test_arguments_are_nested_up_to_a_limit_that_does_not_depend_on_the_stack() 
     assert parse_arguments('{"a": [' + "[], " * MAX_NESTING + "[]]}", "call.arguments")
     with pytest.raises(InvalidCallArguments, match="must be nested at most 200 levels deep"):
         parse_arguments(nest(MAX_NESTING + 1), "call.arguments")
+    with pytest.raises(InvalidCallArguments, match="must be nested at most 200 levels deep"):
+        parse_arguments(nest(50_000), "call.arguments")

@@ -140,6 +140,16 @@ def test_the_calls_name_the_tool_that_ran_a_command() -> None:
     assert (paid.operation, paid.tool) == ("fee", "")
 
 
+@pytest.mark.parametrize("levels", [150, 250, *range(900, 1000, 7), 50_000])
+def test_arguments_that_are_nested_deeply_are_reflected_on(levels: int) -> None:
+    nested = '{"a": ' + "[" * levels + "]" * levels + "}"
+    log = [calls("save", nested), returns("Error: closed"), calls("open", {"a": 1}), returns(nested),
+           calls("save", nested), returns("ok")]  # fmt: skip
+    [insight] = reflect(build_trajectory(*log)).insights
+    # Beyond 200 levels the arguments are a text, which may be a command: it alone does not identify the operation.
+    assert insight.target == ("call.tool == 'save' && !succeeded('open')" if levels < 200 else "")
+
+
 def test_garbage_gives_no_lessons() -> None:
     assert reflect(build_trajectory()).insights == ()
     assert reflect(build_trajectory(says("\x00\x01\x02" * 100), status="success")).insights == ()
