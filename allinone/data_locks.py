@@ -1,7 +1,7 @@
 """Lock the directories of SQLite files, so that a second process does not serve the same data.
 
 Services cache what they store and assume that no other process writes to a SQLite file. The operating system releases
-a lock when its process dies; the file of the lock stays. On Windows, nothing is locked.
+a lock when its process dies; the file of the lock stays. On Windows, nothing is locked (docs/adr/252).
 """
 
 from __future__ import annotations
