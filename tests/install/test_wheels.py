@@ -344,7 +344,7 @@ with grpc.insecure_channel("{address}") as channel:
         process.wait()
 
 
-def test_an_embedded_stack_does_not_shadow_modules_of_the_user(server: Environment) -> None:
+def test_an_embedded_stack_does_not_shadow_modules_of_the_user(server: Environment, tmp_path: Path) -> None:
     for name in ("services", "gateway", "libs", "chassis", "config"):
         (server.work / f"{name}.py").write_text(f"mine = '{name}'\n")
     program = """
@@ -355,7 +355,7 @@ with Client.local(HANSEI_LLM_PROVIDER="offline") as client:
 print(chassis.mine, config.mine, gateway.mine, libs.mine, services.mine)
 """
     (server.work / "embedded.py").write_text(program)
-    done = server.run("python", "embedded.py", HANSEI_LOG_LEVEL="ERROR")
+    done = server.run("python", "embedded.py", HANSEI_LOG_LEVEL="ERROR", HANSEI_DATA_DIR=str(tmp_path))
     assert done.stdout == "0\nchassis config gateway libs services\n", done.stderr
     for name in ("services", "gateway", "libs", "chassis", "config"):
         (server.work / f"{name}.py").unlink()

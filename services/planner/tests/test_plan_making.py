@@ -159,7 +159,7 @@ async def test_a_plan_that_cannot_run_is_repaired(steps: list[Any], expected: li
             [SEARCH | {"step_id": 1_000_000}],
             "InvalidPlan: the plan needs a reasoning step after step 1000000, and 1000000 is the highest step_id",
         ),
-        ([], "InvalidPlan: steps: a list must have at least 1 item, not 0"),
+        ([], "InvalidPlan: steps: a list must have 1 or more items, not 0"),
     ],
 )
 async def test_a_plan_beyond_repair_is_refused_when_it_is_made(steps: list[Any], reason: str) -> None:  # P-16, P-19

@@ -148,7 +148,7 @@ def test_a_replan_without_step_ids_left_is_refused() -> None:  # P-103
 
 def test_a_joined_plan_with_too_many_steps_is_refused() -> None:  # P-05
     plan = line(19)
-    with pytest.raises(InvalidPlan, match="steps: a list must have at most 20 items, not 21"):
+    with pytest.raises(InvalidPlan, match="steps: a list must have 20 or fewer items, not 21"):
         join_plans(plan, plan.steps, line(2), highest_id=19)
 
 

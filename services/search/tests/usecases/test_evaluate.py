@@ -114,7 +114,7 @@ def test_recall_is_the_share_of_found_documents() -> None:
     [
         ("{", "set.json: is not JSON in UTF-8"),
         ("[]", "set.json: must be an object"),
-        ({"docs": {}, "queries": {"q": "x"}, "qrels": {"q": {"d": 1}}}, "docs: must have at least 1 item"),
+        ({"docs": {}, "queries": {"q": "x"}, "qrels": {"q": {"d": 1}}}, "docs: must have 1 or more items"),
         ({"docs": {"d": 1}, "queries": {"q": "x"}, "qrels": {"q": {"d": 1}}}, "docs.d: must be a text"),
         ({"docs": {"d": "x"}, "queries": {"q": "x"}}, "qrels: is missing"),
         ({"docs": {"d": "x"}, "queries": {"q": "x"}, "qrels": {"q": {"d": 0}}}, "qrels: names no relevant document"),
