@@ -107,7 +107,7 @@ def test_a_folder_of_files_of_several_formats_is_learned(
 def test_the_error_of_an_unknown_format_lists_all_formats(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
     file = tmp_path / "log.json"
     file.write_text('{"events": [], "traj": "lost"}', encoding="utf-8")
-    refused = hansei("learn", file, "--dataset", dataset)
+    refused = hansei("learn", file, "--dataset", dataset, "--verbose")
     assert refused.code == 2
     assert "its fields are events, traj [UNKNOWN_TRAJECTORY_FORMAT]" in refused.err
     assert "as tau_bench: trajectory.traj: 'lost' must be a list" in refused.err

@@ -145,7 +145,7 @@ async def test_an_embedder_that_is_down_is_unavailable_and_nothing_is_half_writt
 
 async def test_a_server_that_is_not_there_is_unavailable_and_its_password_stays_secret() -> None:
     database = open_collection_database("postgresql://hansei:secret@127.0.0.1:1/hansei")
-    with pytest.raises(StoreUnavailable, match=r"the document store postgresql.*does not answer") as caught:
+    with pytest.raises(StoreUnavailable, match="the document store does not answer") as caught:
         await database.open()
     assert caught.value.retry_after
     assert "secret" not in str(caught.value)
