@@ -175,7 +175,7 @@ async def test_a_question_of_a_plan_is_required_input(gate: Gate, binding: str) 
     ):
         waiting = await client.get_task(a2a.GetTaskRequest(id=task_id))
         assert waiting.status.state == a2a.TASK_STATE_INPUT_REQUIRED
-        assert waiting.status.message.parts[0].text.startswith("Which colour?")
+        assert waiting.status.message.parts[0].text.startswith("d\nWhich colour?")
         listed = await client.list_tasks(a2a.ListTasksRequest(status=a2a.TASK_STATE_INPUT_REQUIRED))
         assert task_id in [task.id for task in listed.tasks]
         subscription = [item async for item in watcher.subscribe(a2a.SubscribeToTaskRequest(id=task_id))]
