@@ -19,9 +19,10 @@ async def repeat(
 ) -> None:
     """Do each work in turn, pause for `seconds`, and begin again. Run until cancelled.
 
-    A work that raises a HanseiError, for example because a database does not answer, is logged and done again in the
-    next round. Raises any other error of a work: as a task of a service, it then makes the process restart.
+    An error of a work is logged with the name of the task, one that is not of hansei with its stack trace, and the work
+    is done again in the next round: a database may respond then, and one row that cannot be read stops no other work.
     """
+    name = task.get_name() if (task := asyncio.current_task()) else ""
     if first_pause:
         await sleep(first_pause)
     while True:
@@ -29,7 +30,7 @@ async def repeat(
             try:
                 await work()
             except HanseiError as error:
-                task = asyncio.current_task()
-                name = task.get_name() if task else ""
                 log.warning("repeated work failed; trying again later", task=name, error=str(error))
+            except Exception:
+                log.exception("repeated work failed unexpectedly; trying again later", task=name)
         await sleep(seconds)

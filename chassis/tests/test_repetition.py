@@ -49,8 +49,11 @@ async def test_a_failed_work_is_logged_and_stops_nothing(caplog: pytest.LogCaptu
     assert "the database is away" in caplog.text
 
 
-async def test_an_unknown_error_ends_the_work() -> None:
+async def test_an_unknown_error_is_logged_with_its_stack_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
     rounds = Rounds(ZeroDivisionError(), None)
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(asyncio.CancelledError):
         await repeat(7.0, rounds.first, rounds.second, sleep=rounds.sleep)
-    assert rounds.done == []
+    assert rounds.done == ["second", "first", "second"]
+    (record,) = caplog.records
+    assert record.levelname == "ERROR"
+    assert "ZeroDivisionError" in caplog.text
