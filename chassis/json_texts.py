@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any, NoReturn
+
+from chassis.errors import shorten
 
 MAX_NESTING = 200
 """Levels of objects and lists in the arguments and the results of calls: code that walks them has enough stack."""
@@ -57,12 +60,29 @@ def is_nested_too_deeply(value: Any) -> bool:
     return True
 
 
-def parse_strict_json(text: str | bytes, *, allow_control_characters: bool = False) -> Any:
+def parse_strict_json(
+    text: str | bytes, *, allow_control_characters: bool = False, allow_repeated_names: bool = True
+) -> Any:
     """Return the value of a JSON text. NaN and Infinity, which `json.loads` accepts, are refused.
 
+    Of a name that an object repeats, the last value counts, unless `allow_repeated_names` is false.
     Raises ValueError, and RecursionError for deep nesting. With `allow_control_characters`, strings may contain them.
     """
-    return json.loads(text, parse_constant=_refuse_constant, strict=not allow_control_characters)
+    return json.loads(
+        text,
+        parse_constant=_refuse_constant,
+        object_pairs_hook=None if allow_repeated_names else _create_object,
+        strict=not allow_control_characters,
+    )
+
+
+def _create_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object with these names and values. Raises ValueError if a name is repeated."""
+    created = dict(pairs)
+    if len(created) < len(pairs):
+        repeated = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise ValueError(f"an object has the name {shorten(repr(repeated))} more than once")
+    return created
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -17,7 +17,7 @@ from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor import Descriptor, FileDescriptor
 from protobuf.wkt.google.protobuf.descriptor_pb import FileDescriptorSet
 
-from chassis.errors import InvalidArgument
+from chassis.errors import InvalidArgument, Violation
 from chassis.json_faults import parse_message
 from chassis.json_texts import parse_strict_json
 from chassis.server import validation
@@ -33,8 +33,8 @@ class BodyNotObject(InvalidArgument):
 
     reason = "BODY_NOT_JSON_OBJECT"
 
-    def __init__(self) -> None:
-        super().__init__("body must be JSON object")
+    def __init__(self, cause: str = "") -> None:
+        super().__init__("body must be JSON object", violations=_explain(cause))
 
 
 class BodyNotList(InvalidArgument):
@@ -42,12 +42,16 @@ class BodyNotList(InvalidArgument):
 
     reason = "BODY_NOT_JSON_LIST"
 
-    def __init__(self) -> None:
-        super().__init__("body must be a JSON list of objects")
+    def __init__(self, cause: str = "") -> None:
+        super().__init__("body must be a JSON list of objects", violations=_explain(cause))
+
+
+def _explain(cause: str) -> list[Violation]:
+    return [Violation("body", f"cannot be read as JSON: {cause}")] if cause else []
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
-    """Return the JSON object in a body. Raises BodyNotObject, also for NaN and lone surrogates."""
+    """Return the JSON object in a body. Raises BodyNotObject, also for NaN, lone surrogates and repeated names."""
     value = _parse(body, BodyNotObject)
     if not isinstance(value, dict):
         raise BodyNotObject
@@ -64,11 +68,15 @@ def parse_list(body: bytes) -> list[dict[str, Any]]:
 
 def _parse(body: bytes, refusal: type[BodyNotObject | BodyNotList]) -> Any:
     try:
-        value = parse_strict_json(body)
+        value = parse_strict_json(body, allow_repeated_names=False)
         if not body.isascii() or b"\\u" in body:
             json.dumps(value, ensure_ascii=False).encode()  # raises for a lone surrogate
-    except (ValueError, RecursionError) as error:
-        raise refusal from error
+    except UnicodeEncodeError as error:
+        raise refusal("it has half of a surrogate pair") from error
+    except RecursionError as error:
+        raise refusal("it is nested too deeply") from error
+    except ValueError as error:
+        raise refusal(str(error)) from error
     return value
 
 

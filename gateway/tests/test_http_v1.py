@@ -152,6 +152,30 @@ async def test_a_request_that_breaks_a_rule_is_a_problem(verb: str, path: str, b
 
 
 @pytest.mark.parametrize(
+    ("body", "cause"),
+    [
+        (b'{"dataset": "d", "dataset": "e"}', "an object has the name 'dataset' more than once"),
+        (b'{"query": {"top_k": 1, "top_k": 2}}', "an object has the name 'top_k' more than once"),
+        (b'{"dataset": }', "Expecting value: line 1 column 13"),
+        (b'{"query": {"alpha": NaN}}', "NaN is not JSON"),
+        (b'{"dataset": "\\ud800"}', "it has half of a surrogate pair"),
+        (b'{"query": ' + b"[" * 100_000, "it is nested too deeply"),
+    ],
+)
+async def test_a_body_that_cannot_be_read_states_the_cause(body: bytes, cause: str) -> None:
+    peers = Peers()
+    async with client_of(peers) as client:
+        response = await client.post("/v1/search", content=body, headers={"content-type": "application/json"})
+    assert response.status_code == 400
+    problem = response.json()
+    assert problem["detail"] == "body must be JSON object"
+    [violation] = problem["violations"]
+    assert violation["field"] == "body"
+    assert violation["description"].startswith(f"cannot be read as JSON: {cause}")
+    assert peers.requests == []
+
+
+@pytest.mark.parametrize(
     ("error", "status", "facts"),
     [
         (NotFound("gone", reason="DATASET_NOT_FOUND"), 404, {"reason": "DATASET_NOT_FOUND"}),
