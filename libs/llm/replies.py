@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +12,12 @@ from libs.llm.errors import ReplyNotStructured
 
 MAX_REPLY_CHARS = 4_000_000
 _FENCE = "```"
-_ESCAPE = re.compile(r"\\(?:u0000|.)", re.DOTALL)
+_ESCAPE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a surrogate pair
+    r"|(?P<unusable>\\u0000|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+    r"|\\.",
+    re.DOTALL,
+)
 
 
 def read_text(message: object) -> str:
@@ -35,7 +39,8 @@ def _get_part_text(part: object) -> str:
 def extract_json_object(text: str) -> dict[str, Any]:
     """Return the JSON object of a reply (G-11): the whole text, its first fenced block, or first `{` to last `}`.
 
-    An escaped U+0000 becomes U+FFFD, as in `read_text`. Raise ReplyNotStructured if none of these parses as an object.
+    As in `read_text`, U+0000 and half of a surrogate pair become U+FFFD, here where they are escaped.
+    Raise ReplyNotStructured if none of these parses as an object.
     """
     if len(text) > MAX_REPLY_CHARS:
         raise ReplyNotStructured(f"the reply has {len(text)} characters, more than {MAX_REPLY_CHARS}")
@@ -63,18 +68,15 @@ def _remove_language(block: str) -> str:
 
 
 def _parse_json(candidate: str) -> object:
-    """Return the JSON value of `candidate`; None if it is not JSON or has no UTF-8 form."""
+    """Return the JSON value of `candidate`; None if it is not JSON."""
     try:
         # Models write line breaks into strings, which strict JSON does not allow.
-        value = parse_strict_json(_replace_escaped_nul(candidate), allow_control_characters=True)
-        if "\\ud" in candidate.lower():
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        return parse_strict_json(_replace_unusable_escapes(candidate), allow_control_characters=True)
     except (ValueError, RecursionError):
         return None
-    return value
 
 
-def _replace_escaped_nul(text: str) -> str:
-    if "\\u0000" not in text:
+def _replace_unusable_escapes(text: str) -> str:
+    if "\\u0000" not in text and "\\ud" not in text.lower():
         return text
-    return _ESCAPE.sub(lambda found: "\\ufffd" if found[0] == "\\u0000" else found[0], text)
+    return _ESCAPE.sub(lambda found: "\\ufffd" if found["unusable"] else found[0], text)

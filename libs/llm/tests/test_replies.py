@@ -35,6 +35,8 @@ json_objects = st.dictionaries(texts, json_values)
         ('```json\n{"a":1}\n```\n```json\n{"a":2}\n```', {"a": 1}),
         ('```json\n{"a":1}', {"a": 1}),
         ('{"a":"\\ud83d\\ude00"}', {"a": "😀"}),
+        ('{"a":"\\ud800"}', {"a": "\ufffd"}),
+        ('{"a":"\\uDE00\\ud83d x \\\\ud800"}', {"a": "\ufffd\ufffd x \\ud800"}),
         (r'{"a\u0000": ["b\u0000c"]}', {"a\ufffd": ["b\ufffdc"]}),
         (r'{"a": "\\u0000 \\\u0000"}', {"a": "\\u0000 \\\ufffd"}),
     ],
@@ -45,7 +47,7 @@ def test_the_object_is_found(text: str, expected: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["no json", "{", "[1]", "", "}{", '{"a":NaN}', '{"a":Infinity}', "null", "```json\n[1]\n```", '{"a":"\\ud800"}'],
+    ["no json", "{", "[1]", "", "}{", '{"a":NaN}', '{"a":Infinity}', "null", "```json\n[1]\n```"],
 )
 def test_anything_else_is_a_parse_error(text: str) -> None:
     with pytest.raises(ReplyNotStructured):  # G-11
