@@ -225,7 +225,8 @@ class PlannerServiceServicer:
 
     def AddInformation(self, request, context):
         """Adds information to a running or paused execution; it replans before its next step. FAILED_PRECONDITION
-        `EXECUTION_ENDED`: it has ended.
+        `EXECUTION_ENDED`: it has ended. FAILED_PRECONDITION `TOO_MUCH_INFORMATION`: it has 100 texts already, or this one
+        would raise their characters above 100,000.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -72,7 +72,8 @@ class PlannerServiceStub:
     """
     AddInformation: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.AddInformationRequest, _planner_service_pb2.AddInformationResponse]
     """Adds information to a running or paused execution; it replans before its next step. FAILED_PRECONDITION
-    `EXECUTION_ENDED`: it has ended.
+    `EXECUTION_ENDED`: it has ended. FAILED_PRECONDITION `TOO_MUCH_INFORMATION`: it has 100 texts already, or this one
+    would raise their characters above 100,000.
     """
     CreateWebhook: _grpc.UnaryUnaryMultiCallable[_planner_service_pb2.CreateWebhookRequest, _planner_service_pb2.CreateWebhookResponse]
     """Sends each change of the state of an execution to a URL, at least once, until the execution has ended. The body of
@@ -141,7 +142,8 @@ class PlannerServiceAsyncStub(PlannerServiceStub):
     """
     AddInformation: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.AddInformationRequest, _planner_service_pb2.AddInformationResponse]  # type: ignore[assignment]
     """Adds information to a running or paused execution; it replans before its next step. FAILED_PRECONDITION
-    `EXECUTION_ENDED`: it has ended.
+    `EXECUTION_ENDED`: it has ended. FAILED_PRECONDITION `TOO_MUCH_INFORMATION`: it has 100 texts already, or this one
+    would raise their characters above 100,000.
     """
     CreateWebhook: _aio.UnaryUnaryMultiCallable[_planner_service_pb2.CreateWebhookRequest, _planner_service_pb2.CreateWebhookResponse]  # type: ignore[assignment]
     """Sends each change of the state of an execution to a URL, at least once, until the execution has ended. The body of
@@ -279,7 +281,8 @@ class PlannerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_planner_service_pb2.AddInformationResponse, _abc.Awaitable[_planner_service_pb2.AddInformationResponse]]:
         """Adds information to a running or paused execution; it replans before its next step. FAILED_PRECONDITION
-        `EXECUTION_ENDED`: it has ended.
+        `EXECUTION_ENDED`: it has ended. FAILED_PRECONDITION `TOO_MUCH_INFORMATION`: it has 100 texts already, or this one
+        would raise their characters above 100,000.
         """
 
     @_abc_1.abstractmethod

@@ -94,15 +94,15 @@ class EvaluatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CompareSubmissions(self, request, context):
-        """Lets a judge compare the submissions of each task in pairs, in both orders, and ranks the contestants. A comparison
-        whose call fails is unmeasured; the others continue.
+        """Lets a judge compare the submissions of each task in pairs, in both orders, and ranks the contestants, at most
+        200. A comparison whose call fails is unmeasured; the others continue.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RankComparisons(self, request, context):
-        """Ranks contestants from given comparisons. Calls no model.
+        """Ranks at most 200 contestants from given comparisons. Calls no model.
         INVALID_ARGUMENT `COMPARISONS_NOT_IDENTIFIABLE`: the comparisons do not determine the strengths.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

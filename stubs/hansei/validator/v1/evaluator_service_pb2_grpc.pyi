@@ -46,11 +46,11 @@ class EvaluatorServiceStub:
     needed and the request has none, the response sets `judgment_required`, and no model is called.
     """
     CompareSubmissions: _grpc.UnaryUnaryMultiCallable[_evaluator_service_pb2.CompareSubmissionsRequest, _evaluator_service_pb2.CompareSubmissionsResponse]
-    """Lets a judge compare the submissions of each task in pairs, in both orders, and ranks the contestants. A comparison
-    whose call fails is unmeasured; the others continue.
+    """Lets a judge compare the submissions of each task in pairs, in both orders, and ranks the contestants, at most
+    200. A comparison whose call fails is unmeasured; the others continue.
     """
     RankComparisons: _grpc.UnaryUnaryMultiCallable[_evaluator_service_pb2.RankComparisonsRequest, _evaluator_service_pb2.RankComparisonsResponse]
-    """Ranks contestants from given comparisons. Calls no model.
+    """Ranks at most 200 contestants from given comparisons. Calls no model.
     INVALID_ARGUMENT `COMPARISONS_NOT_IDENTIFIABLE`: the comparisons do not determine the strengths.
     """
 
@@ -72,11 +72,11 @@ class EvaluatorServiceAsyncStub(EvaluatorServiceStub):
     needed and the request has none, the response sets `judgment_required`, and no model is called.
     """
     CompareSubmissions: _aio.UnaryUnaryMultiCallable[_evaluator_service_pb2.CompareSubmissionsRequest, _evaluator_service_pb2.CompareSubmissionsResponse]  # type: ignore[assignment]
-    """Lets a judge compare the submissions of each task in pairs, in both orders, and ranks the contestants. A comparison
-    whose call fails is unmeasured; the others continue.
+    """Lets a judge compare the submissions of each task in pairs, in both orders, and ranks the contestants, at most
+    200. A comparison whose call fails is unmeasured; the others continue.
     """
     RankComparisons: _aio.UnaryUnaryMultiCallable[_evaluator_service_pb2.RankComparisonsRequest, _evaluator_service_pb2.RankComparisonsResponse]  # type: ignore[assignment]
-    """Ranks contestants from given comparisons. Calls no model.
+    """Ranks at most 200 contestants from given comparisons. Calls no model.
     INVALID_ARGUMENT `COMPARISONS_NOT_IDENTIFIABLE`: the comparisons do not determine the strengths.
     """
 
@@ -119,8 +119,8 @@ class EvaluatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _evaluator_service_pb2.CompareSubmissionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_evaluator_service_pb2.CompareSubmissionsResponse, _abc.Awaitable[_evaluator_service_pb2.CompareSubmissionsResponse]]:
-        """Lets a judge compare the submissions of each task in pairs, in both orders, and ranks the contestants. A comparison
-        whose call fails is unmeasured; the others continue.
+        """Lets a judge compare the submissions of each task in pairs, in both orders, and ranks the contestants, at most
+        200. A comparison whose call fails is unmeasured; the others continue.
         """
 
     @_abc_1.abstractmethod
@@ -129,7 +129,7 @@ class EvaluatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _evaluator_service_pb2.RankComparisonsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_evaluator_service_pb2.RankComparisonsResponse, _abc.Awaitable[_evaluator_service_pb2.RankComparisonsResponse]]:
-        """Ranks contestants from given comparisons. Calls no model.
+        """Ranks at most 200 contestants from given comparisons. Calls no model.
         INVALID_ARGUMENT `COMPARISONS_NOT_IDENTIFIABLE`: the comparisons do not determine the strengths.
         """
 
