@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from chassis.secrets import REDACTED
-from hansei.client.masking import MIN_SECRET_CHARS, SecretMask
+from hansei.client.masking import MIN_SECRET_CHARS, SecretMask, mask_content
 
 SECRETS = (
     st.text(min_size=MIN_SECRET_CHARS, max_size=40).map(str.strip).filter(lambda text: len(text) >= MIN_SECRET_CHARS)
@@ -68,3 +68,11 @@ def test_command_lines_of_tool_servers_keep_no_secret() -> None:
     masked = ["npx", "tracker", "--access-token", REDACTED, "--port", "80"]
     assert masking({"planner_mcp_servers": servers}) == {"planner_mcp_servers": {"issues": masked}}
     assert masking({"value": json.dumps(servers)}) == {"value": json.dumps({"issues": masked})}
+
+
+@pytest.mark.parametrize("separator", ["", "\u2028", "\u2029", "\x85"])
+def test_a_line_of_json_is_masked_as_a_document_whatever_its_texts_contain(separator: str) -> None:
+    line = json.dumps({"text": f"a{separator}b", "token": 12345678}, ensure_ascii=False)
+    masked = json.dumps({"text": f"a{separator}b", "token": REDACTED}, ensure_ascii=False)
+    content = f"{line}\nno json\r\n{line}\r{line}".encode()
+    assert mask_content(SecretMask({}, ()), content) == f"{masked}\nno json\r\n{masked}\r{masked}".encode()

@@ -16,6 +16,7 @@ MIN_SECRET_CHARS = 6
 """The length from which a secret is found by its value; a shorter one could be any word, and is found by its name."""
 _URL_PASSWORD = re.compile(r"://[^\s:/@]*:(\S+)@")
 _HEADER_VALUE = re.compile(r"=([^,;\s]+)")
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
 class SecretMask:
@@ -75,10 +76,8 @@ def mask_content(mask: SecretMask, content: bytes) -> bytes:
     text = content.decode("utf-8", "surrogateescape")
     whole = _mask_document(mask, text)
     if whole is None:
-        masked = (_mask_document(mask, line) for line in text.splitlines(keepends=True))
-        whole = "".join(
-            mask(line) if new is None else new for line, new in zip(text.splitlines(keepends=True), masked, strict=True)
-        )
+        # str.splitlines would also split at U+2028 and others, which a text in JSON may contain.
+        whole = "".join(_mask_document(mask, line) or mask(line) for line in _LINE.findall(text))
     return whole.encode("utf-8", "surrogateescape")
 
 
@@ -89,4 +88,4 @@ def _mask_document(mask: SecretMask, text: str) -> str | None:
         masked = mask(document)
     except (ValueError, RecursionError):
         return None
-    return text if masked == document else json.dumps(masked, ensure_ascii=False) + "\n" * text.endswith("\n")
+    return text if masked == document else json.dumps(masked, ensure_ascii=False) + text[len(text.rstrip("\r\n")) :]
