@@ -123,6 +123,14 @@ def test_an_export_is_learned_again_without_a_change(archived_dataset: str, hans
     assert hansei("trajectories", "export", "-d", archived_dataset).out == file.read_text(encoding="utf-8")
 
 
+def test_an_export_that_fails_leaves_the_former_file(hansei: Hansei, tmp_path: Path) -> None:
+    file = tmp_path / "export.jsonl"
+    file.write_text("former\n", encoding="utf-8")
+    outcome = hansei("trajectories", "export", "-d", "shop", "-o", file, "--addr", f"127.0.0.1:{systems.free_port()}")
+    assert outcome.code == 3
+    assert file.read_text(encoding="utf-8") == "former\n"
+
+
 def test_relearning_shows_the_difference(client: Client, archived_dataset: str, hansei: Hansei) -> None:
     new = f"{archived_dataset}-{uuid.uuid4().hex[:6]}"
     (removed, *others) = client.playbooks.get(dataset=archived_dataset).playbook.bullets

@@ -124,6 +124,8 @@ def export(
 ) -> object:
     """Write trajectories as JSON lines, which `hansei learn` reads, in the order in which they were stored."""
     import json
+    import shutil
+    import tempfile
 
     from hansei.client.archive import read_archive
     from hansei.client.cli.output import as_json
@@ -131,12 +133,16 @@ def export(
     refuse_empty_path(output, "--output")
     filters = _build_filters(status, tool, error, served, cited, learned, agent)
     count = 0
-    with nullcontext(sys.stdout) if output == STDIO else Path(output).open("w", encoding="utf-8") as stream:
+    # The lines are complete before the output is opened, so that an export that fails leaves a former file as it is.
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as lines:
         for archived in read_archive(client, choose_dataset(client, dataset), **filters):
             document = as_json(archived)
             del document["summary"]
-            stream.write(json.dumps(document, ensure_ascii=False) + "\n")
+            lines.write(json.dumps(document, ensure_ascii=False) + "\n")
             count += 1
+        lines.seek(0)
+        with nullcontext(sys.stdout) if output == STDIO else Path(output).open("w", encoding="utf-8") as stream:
+            shutil.copyfileobj(lines, stream)
     return [] if output == STDIO else {"trajectories": count, "file": output}
 
 
