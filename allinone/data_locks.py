@@ -52,9 +52,9 @@ def build_lock_service(settings: Iterable[chassis.ServiceSettings]) -> chassis.S
 
 
 def list_data_directories(settings: Iterable[chassis.ServiceSettings]) -> list[Path]:
-    """Return the directories with the SQLite files of these settings, each once."""
+    """Return the directories with the SQLite files of these settings, each once, also if links lead to it."""
     files = (_find_file(database) for item in settings if (database := find_database_url(item)) is not None)
-    return sorted({file.absolute().parent for file in files if file is not None})
+    return sorted({file.resolve().parent for file in files if file is not None})
 
 
 def _find_file(database: str) -> Path | None:

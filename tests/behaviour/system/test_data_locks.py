@@ -36,6 +36,18 @@ def test_servers_and_what_is_no_database_are_not_locked(tmp_path: Path) -> None:
     assert list_data_directories(settings) == [tmp_path]
 
 
+def test_a_directory_is_locked_once_whatever_links_lead_to_it(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    (tmp_path / "file.sqlite").symlink_to(tmp_path / "data/a.sqlite")
+    names = ("data/a.sqlite", "link/b.sqlite", "file.sqlite")
+    settings = [
+        load_settings_class("evidence").model_validate({"evidence_database_url": str(tmp_path / name)})
+        for name in names
+    ]
+    assert list_data_directories(settings) == [tmp_path / "data"]
+
+
 def test_the_default_directories_are_those_of_the_databases() -> None:
     settings = [load_settings_class(name)() for name in BOOTSTRAPS]
     assert list_data_directories(settings) == [Path.cwd() / "data", Path.cwd() / "data/playbooks"]
