@@ -68,7 +68,8 @@ def set_environment(variables: Mapping[str, str]) -> Iterator[Callable[[], None]
     os.environ.update(variables)
 
     def restore() -> None:
-        for name, value in before.items():
+        while before:  # once: the program may have set the variables anew since
+            name, value = before.popitem()
             if value is None:
                 os.environ.pop(name, None)
             else:

@@ -11,6 +11,7 @@ import pytest
 from hansei.client import AsyncClient, Client
 from hansei.client.cli.embedded_stack import build_temp_settings
 from hansei.client.errors import BadSetting
+from hansei.client.local import set_environment
 from hansei.client.trajectories import TrajectoryRecord, add_siblings
 from hansei.client.trajectory_files import read_trajectories
 
@@ -47,6 +48,16 @@ def test_local_lessons_are_found_and_survive_a_restart(tmp_path: Path) -> None:
         assert again.curation == learned.curation
         assert client.playbooks.get(dataset="devtools").playbook.revision == 1
     assert not [thread for thread in threading.enumerate() if thread.name == "hansei-stack"]
+
+
+def test_variables_that_change_after_the_start_of_a_stack_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLM_PROVIDER", "openai")
+    with set_environment({"LLM_PROVIDER": "offline"}) as restore:
+        assert os.environ["LLM_PROVIDER"] == "offline"
+        restore()
+        assert os.environ["LLM_PROVIDER"] == "openai"
+        os.environ["LLM_PROVIDER"] = "anthropic"
+    assert os.environ["LLM_PROVIDER"] == "anthropic"
 
 
 async def test_the_async_client_runs_the_stack_in_its_event_loop(tmp_path: Path) -> None:
