@@ -67,6 +67,13 @@ def test_any_settings_survive_installing_and_removing(
     assert json.loads(file.read_text(encoding="utf-8")) == settings
 
 
+def test_hooks_are_added_to_a_blank_file(tmp_path: Path) -> None:
+    file = tmp_path / "settings.json"
+    file.write_text("\n", encoding="utf-8")
+    assert install(file, build_handlers("claude", OPTIONS, "hansei"), {}).is_changed
+    assert "UserPromptSubmit" in list_own_handlers(file)
+
+
 def test_hooks_for_another_dataset_replace_the_former_hooks(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "settings.json"
     install(file, build_handlers("claude", OPTIONS, "hansei"), {})

@@ -131,7 +131,7 @@ def _store(file: Path, before: str, settings: Mapping[str, Any], *, has_own: boo
     """Write the settings; a file without handlers of hansei is the user's own, and is kept as the backup."""
     indent = _INDENT.search(before)
     text = json.dumps(settings, ensure_ascii=False, indent=indent[1] if indent else 2) + "\n"
-    if before and json.loads(before) == settings:
+    if before.strip() and json.loads(before) == settings:
         return SettingsChange(file, is_changed=False)
     target = file.resolve()  # A link, as people have them for their settings, stays one.
     backup = None if has_own else _back_up(target)
