@@ -55,6 +55,12 @@ def part_bytes(monkeypatch: pytest.MonkeyPatch) -> int:
     return 200
 
 
+def test_a_long_array_that_is_nested_too_deeply_is_named(part_bytes: int) -> None:
+    parser: Any = Parser()
+    (found,) = read_trajectories(parser, "f", 100_000 * b"[" + b"bad", "d")
+    assert isinstance(found, UnreadablePart)
+
+
 def test_a_long_file_is_sent_in_chunks_and_received_in_order(part_bytes: int) -> None:
     parser, ids = Parser(), [f"run-{number}" for number in range(100)]
     assert ids_of(parser, lines(ids)) == ids

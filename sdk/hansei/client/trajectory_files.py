@@ -83,7 +83,7 @@ def _list_independent_elements(content: bytes) -> list[bytes]:
         return []
     try:
         array = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     if not all(isinstance(element, dict | list) for element in array):
         return []

@@ -191,6 +191,23 @@ def test_values_out_of_range_and_contradictions_are_refused(
     assert message in outcome.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ("plan run {file}", "{file} is nested deeper than 200 levels"),
+        ("validate {file} --type organizer --dashboard {file}", "{file} is not a dashboard"),
+    ],
+)
+def test_json_that_is_nested_too_deeply_is_refused(
+    hansei: Hansei, tmp_path: Path, arguments: str, problem: str
+) -> None:
+    file = tmp_path / "deep.json"
+    file.write_text(100_000 * "[" + 100_000 * "]", encoding="utf-8")
+    outcome = hansei(*arguments.format(file=file).split())
+    assert outcome.code == 2
+    assert problem.format(file=file) in outcome.err
+
+
 class TestConfigInit:
     def test_config_init_writes_both_files(self, hansei: Hansei, tmp_path: Path) -> None:  # B-40, B-41, B-42
         outcome = hansei("config", "init", "--workspace", tmp_path, "--json")

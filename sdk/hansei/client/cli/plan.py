@@ -323,10 +323,13 @@ def _edit_plan(plan: Plan) -> Plan:
 def _parse_plan(source: str, text: str) -> Plan:
     from chassis.errors import InvalidArgument
     from chassis.json_faults import parse_message
+    from chassis.json_texts import NestedTooDeeply, parse_shallow_json
     from hansei.planner.v1.planner_pb2 import Plan
 
     try:
-        plan: Plan = parse_message(json.loads(text), Plan.DESCRIPTOR)
+        plan: Plan = parse_message(parse_shallow_json(text), Plan.DESCRIPTOR)
+    except NestedTooDeeply as error:
+        fail(f"{source} {error}", Exit.USAGE)
     except json.JSONDecodeError as error:
         fail(f"{source} is not JSON: {error}", Exit.USAGE)
     except InvalidArgument as error:

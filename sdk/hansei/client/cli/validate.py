@@ -60,5 +60,5 @@ def _iterate_node_ids(dashboard: Path) -> Iterator[str]:
     try:
         trays: dict[str, Any] = json.loads(read_source_text(str(dashboard)))["trays"]
         yield from [str(node["id"]) for tray in trays.values() for node in tray]
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
         fail(f"{dashboard} is not a dashboard: an object with `trays`, lists of nodes with an `id`", Exit.USAGE)
