@@ -177,6 +177,7 @@ def test_an_empty_path_is_not_the_current_directory(
         ("plan run ./absent", "./absent is not a file"),
         ("plan run x --dataset a --collection b", "--collection names a, b"),
         ("plan create x --dataset a --collection b", "--collection names a, b"),
+        ("keys create key --scope read --days 1e12", "--days"),
         ("learn pyproject.toml --no-wait", "--no-wait goes with --bulk"),
         ("search x --local --addr 127.0.0.1:1", "--addr and --local cannot be combined"),
         ("mcp --addr 127.0.0.1:1 --local", "--addr and --local cannot be combined"),

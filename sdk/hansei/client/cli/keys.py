@@ -40,7 +40,9 @@ def create(
         list[Scope], typer.Option("--scope", "-s", help="A scope: read, learn, review or admin; repeatable.")
     ],
     tenant: Tenant = "",
-    days: Annotated[float | None, typer.Option(min=0, help="Days until the key expires. [default: never]")] = None,
+    days: Annotated[
+        float | None, typer.Option(min=0, max=36_500, help="Days until the key expires. [default: never]")
+    ] = None,
     calls_per_second: Annotated[
         float, typer.Option(min=0, help="The maximum number of calls per second; 0: the limit of the gateway.")
     ] = 0,
