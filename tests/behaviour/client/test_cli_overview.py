@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -86,6 +87,23 @@ class TestOpen:
         outcome = hansei("open", "--url", f"http://127.0.0.1:{systems.free_port()}/console/")
         assert outcome.code == 3
         assert "hansei up" in outcome.err
+
+    def test_open_names_an_address_that_speaks_no_http(self, hansei: Hansei) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+            def answer() -> None:
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(b"PRI * no http\r\n")
+
+            thread = threading.Thread(target=answer)
+            thread.start()
+            outcome = hansei("open", "--url", url)
+            thread.join()
+        assert outcome.code == 3
+        assert f"the console does not answer at {url} (PRI * no http" in outcome.err
 
     def test_open_prints_the_address_of_a_page(self, hansei: Hansei, console_url: str) -> None:
         outcome = hansei("open", "playbooks/devtools", "--url", console_url, "--print")

@@ -65,12 +65,13 @@ def _fail_if_unreachable(address: str) -> None:
     """End the command if no server answers at the address of the console."""
     import urllib.error
     import urllib.request
+    from http.client import HTTPException
 
     try:
         urllib.request.urlopen(address, timeout=CONNECT_SECONDS).close()  # noqa: S310  the address is the user's own
     except urllib.error.HTTPError:
         return  # a server answered, for example with the request to sign in
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         cause: Any = getattr(error, "reason", error)
         reason = getattr(cause, "strerror", None) or cause
         fail(
