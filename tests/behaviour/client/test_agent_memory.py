@@ -62,6 +62,19 @@ def test_the_outcome_of_a_measured_session_is_reported(client: Client, dataset: 
     assert (trials.sessions, trials.sessions_without_outcome) == (1, 0)
 
 
+def test_a_trajectory_is_learned_also_if_its_outcome_cannot_be_reported(
+    client: Client, dataset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**fields: object) -> None:
+        raise Unavailable("the evidence service does not answer")
+
+    client.evidence.start_trials(dataset=dataset)
+    memory = AgentMemory(client, dataset)
+    memory.recall(TASK)
+    monkeypatch.setattr(client.evidence, "report_outcome", refuse)
+    assert memory.report({"messages": MESSAGES}, succeeded=False) is not None
+
+
 def test_a_check_gets_session_tool_and_arguments(client: Client, dataset: str) -> None:
     calls: list[tuple[str, str, Mapping[str, Any]]] = []
 

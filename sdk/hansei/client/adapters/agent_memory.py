@@ -120,6 +120,7 @@ class AgentMemory:
         with skip_outage(self._on_error, self.dataset):
             if self._serving is not None:
                 self._serving.report(**({"succeeded": succeeded} if reward is None else {"reward": reward}))
+        with skip_outage(self._on_error, self.dataset):
             record = self._parse_document(document)
             trajectory = record.trajectory
             success, failure = trajectory_pb2.TRAJECTORY_STATUS_SUCCESS, trajectory_pb2.TRAJECTORY_STATUS_FAILURE
