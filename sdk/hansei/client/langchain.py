@@ -231,7 +231,7 @@ class TrajectoryRecorder(BaseCallbackHandler):
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Record the reply of a model; LangChain passes a streamed reply as a whole."""
-        recording = self._build_recording(run_id)
+        recording = self._get_recording(run_id)
         for generation in (candidates[0] for candidates in response.generations[:1] if candidates):
             message = getattr(generation, "message", None)
             reply = RecordedMessage("assistant", generation.text) if message is None else _record_message(message)
@@ -241,7 +241,7 @@ class TrajectoryRecorder(BaseCallbackHandler):
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Record the failed call of a model."""
         text = format_error(describe_error(error))
-        self._build_recording(run_id).add_message(RecordedMessage("tool", text, name=_MODEL))
+        self._get_recording(run_id).add_message(RecordedMessage("tool", text, name=_MODEL))
         self._end(run_id, error)
 
     def on_tool_start(
@@ -279,7 +279,7 @@ class TrajectoryRecorder(BaseCallbackHandler):
 
     def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **kwargs: Any) -> None:
         """Record the documents that are bullets as served."""
-        recording = self._build_recording(run_id)
+        recording = self._get_recording(run_id)
         recording.add_served_bullets(
             Bullet(id=document.metadata[_BULLET_ID], content=document.page_content)
             for document in documents
@@ -289,25 +289,31 @@ class TrajectoryRecorder(BaseCallbackHandler):
 
     def record_serving(self, run_id: UUID, serving_id: str) -> None:
         """Record the bullets that Recall served, even if there are none: the session counts in both cases."""
-        self._build_recording(run_id).add_serving(serving_id)
+        self._get_recording(run_id).add_serving(serving_id)
 
     def _begin(self, run_id: UUID, parent: UUID | None, call: RecordedCall | None = None) -> Recording:
         with self._lock:
             parent_part = self._parts.get(parent) if parent is not None else None
             root = parent_part.root if parent_part is not None else run_id
             self._parts[run_id] = _ActivePart(root, call)
-            return self._recordings.setdefault(root, Recording(self._dataset))
+            if root == run_id:
+                self._recordings[root] = Recording(self._dataset)
+        return self._get_recording(run_id)
 
-    def _build_recording(self, run_id: UUID) -> Recording:
+    def _get_recording(self, run_id: UUID) -> Recording:
+        """Return the recording of a part, or one that is dropped if its outermost run has none.
+
+        That run began before the recorder was added, or ended by an error while this part continues.
+        """
         with self._lock:
             part = self._parts.get(run_id)
-            # A part that began before the recorder was added has no recording; its messages are dropped.
-            return self._recordings[part.root] if part is not None else Recording(self._dataset)
+            recording = self._recordings.get(part.root) if part is not None else None
+            return recording or Recording(self._dataset)
 
     def _record_result(self, run_id: UUID, text: str) -> None:
         part = self._parts.get(run_id)
         if part is not None and part.call is not None:
-            self._build_recording(run_id).add_result(part.call, text)
+            self._get_recording(run_id).add_result(part.call, text)
 
     def _end(self, run_id: UUID, error: BaseException | None = None) -> None:
         with self._lock:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableParallel
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from openai import APIStatusError, AsyncOpenAI, OpenAI
@@ -450,6 +450,32 @@ class TestLangChain:
         assert trajectory.status == tpb.TRAJECTORY_STATUS_FAILURE
         assert "the context is too long" in trajectory.error_message
         assert [role for role, _ in outline(trajectory)] == ["user", "tool"]
+
+    async def test_a_part_may_end_after_its_chain_has_failed(self, memory: str) -> None:
+        chain_has_failed, results = asyncio.Event(), asyncio.Queue[str]()
+
+        @tool
+        async def push(task: str) -> str:
+            """Push the commits."""
+            await chain_has_failed.wait()
+            return "pushed"
+
+        async def push_slowly(task: str) -> None:
+            results.put_nowait(await push.ainvoke(task))
+            results.put_nowait(await push.ainvoke(task))
+
+        async def fail(task: str) -> None:
+            raise RuntimeError("no remote")
+
+        recorder = TrajectoryRecorder(memory)
+        chain: Runnable[str, Any] = RunnableParallel(slow=RunnableLambda(push_slowly), fast=RunnableLambda(fail))
+        with pytest.raises(RuntimeError, match="no remote"):
+            await chain.ainvoke(TASK, {"callbacks": [recorder]})
+        chain_has_failed.set()
+        async with asyncio.timeout(20):
+            assert [await results.get(), await results.get()] == ["pushed", "pushed"]
+        (trajectory,) = recorder.take()
+        assert trajectory.status == tpb.TRAJECTORY_STATUS_FAILURE
 
     def test_a_finished_trajectory_is_passed_to_the_callback(
         self, stack: Client, memory: str, model: OpenAIServer
