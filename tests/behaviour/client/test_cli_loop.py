@@ -214,6 +214,19 @@ def test_a_broken_line_is_named_and_the_others_are_learned(hansei: Hansei, datas
     assert "0 of 2 trajectories were not learned, 1 could not be read" in outcome.err
 
 
+def test_a_broken_line_is_named_again_by_each_command_for_the_folder(
+    hansei: Hansei, dataset: str, tmp_path: Path
+) -> None:
+    (file,) = copy_trajectories(tmp_path, dataset, "git-push-forced")
+    good = json.loads(file.read_text(encoding="utf-8"))
+    file.unlink()
+    (tmp_path / "runs.jsonl").write_text(f'{json.dumps(good)}\n{{"steps": "none"}}\n', encoding="utf-8")
+    first, second = hansei("learn", tmp_path), hansei("learn", tmp_path)
+    assert (first.code, second.code) == (5, 5)
+    assert "runs.jsonl:2: Error: " in second.err
+    assert "1 already learned" in " ".join(second.out.split())
+
+
 def test_compressed_sessions_are_learned_once_and_broken_ones_are_named(
     hansei: Hansei, dataset: str, tmp_path: Path
 ) -> None:

@@ -90,20 +90,20 @@ def learn(
             _report_other_datasets(records, dataset)
         if bulk:
             if unreadable:
-                fail(f"{unreadable} parts could not be read, so no job was submitted", Exit.USAGE)
+                fail(f"{len(unreadable)} parts could not be read, so no job was submitted", Exit.USAGE)
             from hansei.client.cli.jobs import learn_in_bulk
 
             learn_in_bulk(client, records, wait, as_json)
             return
         outcomes = _learn(client, records, jobs, as_json, verbose)
-        progress.store(files, outcomes)
+        progress.store([file for file in files if file not in unreadable], outcomes)
     _fail_without_model(outcomes)
     not_stored = sum(bool(outcome.failure) for outcome in outcomes)
     if unreadable or not_stored:
         if not outcomes:
-            fail(f"nothing was learned: {unreadable} could not be read", Exit.USAGE)
+            fail(f"nothing was learned: {len(unreadable)} could not be read", Exit.USAGE)
         fail(
-            f"{not_stored} of {len(outcomes)} trajectories were not learned, {unreadable} could not be read",
+            f"{not_stored} of {len(outcomes)} trajectories were not learned, {len(unreadable)} could not be read",
             Exit.FAILED if not_stored == len(outcomes) else Exit.PARTLY,
         )
 
@@ -146,7 +146,7 @@ class _FolderProgress:
         return [file for file in files if file not in self._states or self._states[file].path not in unchanged]
 
     def store(self, files: Sequence[str], outcomes: Sequence[LearnOutcome]) -> None:
-        """Store the files of folders of which every trajectory was learned."""
+        """Store those files of folders of which every trajectory was learned."""
         by_file: dict[str, list[LearnOutcome]] = {}
         for outcome in outcomes:
             by_file.setdefault(outcome.record.file, []).append(outcome)
@@ -192,8 +192,8 @@ def _is_read(file: Path) -> bool:
 
 def _read_records(
     client: Client, files: Sequence[str], dataset: str, verbose: bool
-) -> tuple[list[TrajectoryRecord], int]:
-    """Return the trajectories of all files with their siblings, and the number of parts that could not be read."""
+) -> tuple[list[TrajectoryRecord], list[str]]:
+    """Return the trajectories of all files with their siblings, and the file of each part that could not be read."""
     from hansei.client.cli.output import create_console, say
     from hansei.client.cli.show.progress import progress_bar
     from hansei.client.masking import SecretMask, mask_content
@@ -202,7 +202,7 @@ def _read_records(
 
     records: list[TrajectoryRecord] = []
     notes: set[str] = set()
-    unreadable = 0
+    unreadable: list[str] = []
     mask = SecretMask(os.environ, ())
     with progress_bar("reading", len(files), create_console(stderr=True)) as set_completed:
         for number, file in enumerate(files):
@@ -211,7 +211,7 @@ def _read_records(
             try:
                 content = mask_content(mask, read_content(file))
             except UnreadableSource as error:
-                unreadable += 1
+                unreadable.append(file)
                 say(f"{source}: Error: {error}")
                 continue
             for part in read_trajectories(client, source, content, dataset):
@@ -221,7 +221,7 @@ def _read_records(
                         notes.add(part.note)
                         say(f"{part.source}: {part.note}")
                 else:
-                    unreadable += 1
+                    unreadable.append(file)
                     _report_unreadable(part, verbose)
             set_completed(number + 1)
     return add_siblings(records), unreadable
