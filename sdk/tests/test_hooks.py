@@ -118,6 +118,15 @@ def test_the_serving_of_a_session_is_kept_for_its_outcome(
     assert take_serving(event["session_id"]) is None
 
 
+def test_the_agent_gets_its_lessons_also_if_the_serving_cannot_be_stored(gateway: Gateway, tmp_path: Path) -> None:
+    gateway.headers["X-Hansei-Serving-Id"] = "serving-1"
+    (tmp_path / "file").touch()
+    event = EVENTS["claude"]["UserPromptSubmit"]
+    ran = run_hook("claude", "--url", gateway.url, event=event, HANSEI_DATA_DIR=str(tmp_path / "file"))
+    assert (ran.returncode, json.loads(ran.stdout)) == (0, REPLY)
+    assert "the outcome of this session cannot be reported" in ran.stderr
+
+
 @pytest.fixture
 def closed_port() -> int:
     with socket.socket() as listener:

@@ -17,6 +17,7 @@ import pytest
 
 from hansei.client import Client
 from hansei.client.hooks.learner import LearnTask, report_outcome
+from hansei.client.hooks.servings import store_serving, take_serving
 from hansei.client.trajectories import TrajectoryRecord
 from hansei.reflector.v1.trajectory_pb2 import TRAJECTORY_STATUS_FAILURE, TRAJECTORY_STATUS_SUCCESS, Trajectory
 from tests.support import systems
@@ -130,9 +131,12 @@ def test_the_outcome_in_a_transcript_is_reported_for_the_session(
         for trajectory, is_over, is_counted in ((unknown, True, False), (failed, False, False), (failed, True, True)):
             session = str(uuid.uuid4())
             task = LearnTask("claude", session, "", dataset, system.address, is_over)
+            if not is_counted:
+                store_serving(session, dataset, "serving-1")
             report_outcome(client, task, [TrajectoryRecord("transcript", trajectory, "", "")])
             reported = client.guards.report_session(dataset=dataset, session_id=session, succeeded=True)
             assert reported.counted != is_counted  # the first report of a session counts
+            assert (take_serving(session) is None) == is_over  # no file stays behind after a session
 
 
 def test_a_folder_of_transcripts_is_learned_once_and_what_has_grown_again(

@@ -101,11 +101,14 @@ def _read_records(client: Client, task: LearnTask, transcript: Path) -> Iterator
 def report_outcome(client: Client, task: LearnTask, records: Sequence[TrajectoryRecord]) -> None:
     """Report a session whose transcript shows how it ended, for the guards that fired in it and for its serving.
 
-    Any other session counts as missing.
+    Any other session that is over counts as missing; its serving is forgotten, too.
     """
     from hansei.reflector.v1.trajectory_pb2 import TRAJECTORY_STATUS_FAILURE
 
-    if not records or not task.is_over:
+    if not task.is_over:
+        return
+    serving = take_serving(task.session)
+    if not records:
         return
     has_failed = records[0].trajectory.status == TRAJECTORY_STATUS_FAILURE
     if not has_failed and not records[0].test_report:
@@ -117,7 +120,7 @@ def report_outcome(client: Client, task: LearnTask, records: Sequence[Trajectory
         )
         if session.firings:
             _log(task, f"reported {outcome} for {session.firings} firings of guards")
-    if serving := take_serving(task.session):
+    if serving:
         dataset, serving_id = serving
         client.evidence.report_outcome(dataset=dataset, serving_id=serving_id, succeeded=not has_failed)
         _log(task, f"reported {outcome} of serving {serving_id}")

@@ -105,7 +105,10 @@ def _ask_gateway(agent: HookAgent, document: dict[str, object], options: dict[st
     if serving := headers.get(SERVING_HEADER):
         from hansei.client.hooks.servings import store_serving
 
-        store_serving(_get_session(document), options["--dataset"], serving)
+        try:
+            store_serving(_get_session(document), options["--dataset"], serving)
+        except OSError as error:
+            sys.stderr.write(f"hansei: {error}; the outcome of this session cannot be reported\n")
     return body.decode("utf-8")
 
 
