@@ -1,7 +1,8 @@
 """A server with scripted replies that speaks two protocols: Messages of Anthropic, and Responses of OpenAI.
 
-A reply is a text, or a call as a pair of tool and arguments. The number of tool results in a request determines which
-reply is sent, so that repeated requests get the same one. Replies are streamed, or sent as a whole.
+A reply is a text, or a call as a pair of tool and arguments; arguments that are a text are sent as they are. The number
+of tool results in a request determines which reply is sent, so that repeated requests get the same one. Replies are
+streamed, or sent as a whole.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-Reply = str | tuple[str, Mapping[str, Any]]
+Reply = str | tuple[str, Mapping[str, Any] | str]
 Events = list[tuple[str, dict[str, Any]]]
 
 
@@ -92,6 +93,10 @@ def _join_events(events: Events) -> dict[str, Any]:
     return {**first["message"], "content": [{**block, **text}], "stop_reason": events[4][1]["delta"]["stop_reason"]}
 
 
+def _encode_arguments(arguments: Mapping[str, Any] | str) -> str:
+    return arguments if isinstance(arguments, str) else json.dumps(arguments)
+
+
 def _write_message(model: AgentModel, body: dict[str, Any]) -> Events:
     """Return the events of a reply in the Messages protocol; a request without tools gets a title."""
     contents = [message["content"] for message in body["messages"] if isinstance(message["content"], list)]
@@ -106,7 +111,7 @@ def _write_message(model: AgentModel, body: dict[str, Any]) -> Events:
     else:
         name, arguments = reply
         block = {"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": {}}
-        delta = {"type": "input_json_delta", "partial_json": json.dumps(arguments)}
+        delta = {"type": "input_json_delta", "partial_json": _encode_arguments(arguments)}
     reason = "end_turn" if isinstance(reply, str) else "tool_use"
     return [
         ("message_start", {"message": start}),
@@ -125,10 +130,10 @@ def _write_response(model: AgentModel, body: dict[str, Any]) -> Events:
     if isinstance(reply, str):
         content = [{"type": "output_text", "text": reply, "annotations": []}]
         item: dict[str, Any] = {"type": "message", "id": f"msg_{number}", "role": "assistant", "content": content}
-    elif isinstance(reply[1].get("input"), str):
+    elif isinstance(reply[1], Mapping) and isinstance(reply[1].get("input"), str):
         item = {"type": "custom_tool_call", "id": f"ctc_{number}", "name": reply[0], "input": reply[1]["input"]}
     else:
-        arguments = json.dumps(reply[1])
+        arguments = _encode_arguments(reply[1])
         item = {"type": "function_call", "id": f"fc_{number}", "name": reply[0], "arguments": arguments}
     item |= {"status": "completed"} | ({} if isinstance(reply, str) else {"call_id": f"call_{number}"})
     response = {"id": f"resp_{number}", "object": "response", "created_at": 1, "model": body["model"], "output": []}

@@ -97,6 +97,21 @@ async def test_an_agent_uses_the_memory(model: AgentModel) -> None:
     check_memory(memory, "openai_responses")
 
 
+@pytest.mark.parametrize("arguments", ['{"x": ', "[2]"])
+async def test_arguments_that_are_no_object_reach_the_tool_and_do_not_end_the_run(
+    model: AgentModel, arguments: str
+) -> None:
+    set_tracing_disabled(True)
+    memory = ScriptedMemory()
+    model.replies = [("invert", arguments), ("invert", {"x": 2}), ANSWER]
+    async with AsyncOpenAI(base_url=f"{model.url}/v1", api_key="none") as client:
+        responses = OpenAIResponsesModel("scripted", client)
+        agent = Agent(name="Solver", model=responses, tools=adapter.guard_tools(memory, [invert]))
+        result = await Runner.run(agent, TASK)
+    assert result.final_output == ANSWER
+    assert memory.calls == [("invert", {"x": 2})]
+
+
 @pytest.mark.parametrize("name", RUNS)
 async def test_its_items_are_read(model: AgentModel, name: str) -> None:
     set_tracing_disabled(True)

@@ -10,11 +10,11 @@ Requires the extra `openai-agents`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from chassis.json_texts import parse_shallow_json
 from hansei.client.adapters.agent_memory import AgentMemory
 from hansei.client.extras import import_from_extra
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
@@ -40,7 +40,12 @@ def guard_tools(memory: AgentMemory, tools: Sequence[FunctionTool]) -> list[Any]
     """Return the tools with a guardrail: a call that the memory refuses is answered with the lesson."""
 
     async def check(data: Any) -> ToolGuardrailFunctionOutput:
-        arguments = json.loads(data.context.tool_arguments or "{}")
+        try:
+            arguments = parse_shallow_json(data.context.tool_arguments or "{}")
+        except ValueError:
+            arguments = None
+        if not isinstance(arguments, dict):  # the tool itself refuses them, with a result that the model reads
+            return ToolGuardrailFunctionOutput.allow()
         verdict = await memory.check_async(data.context.tool_name, arguments)
         if verdict.is_allowed:
             return ToolGuardrailFunctionOutput.allow()
