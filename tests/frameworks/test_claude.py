@@ -94,6 +94,11 @@ async def test_an_agent_uses_the_memory(
     assert results[1] == "2"
 
 
+def test_a_session_without_a_prompt_has_no_transcript() -> None:
+    with pytest.raises(FileNotFoundError, match="it got no prompt"):
+        adapter.ClaudeMemory(ScriptedMemory()).report(succeeded=True)
+
+
 def check(memory: ScriptedMemory, tool: str, arguments: Any) -> Any:
     return ScriptedMemory.check(memory, tool, {**arguments, "x": 0 if arguments["command"] == "echo 0" else 1})
 

@@ -42,6 +42,8 @@ class ClaudeMemory:
 
         Raises FileNotFoundError if the session wrote none.
         """
+        if not self._transcript:
+            raise FileNotFoundError("the session has no transcript: it got no prompt")
         with Path(self._transcript).open(encoding="utf-8") as lines:
             records = [json.loads(line) for line in lines if line.strip()]
         return self._memory.report(records, succeeded=succeeded)
