@@ -145,7 +145,8 @@ def test_each_agent_has_its_own_settings_file(tmp_path: Path, monkeypatch: pytes
     assert files == ["/home/me/.claude/settings.json", "/home/me/.codex/hooks.json", "/home/me/.cursor/hooks.json"]
     monkeypatch.setenv("CODEX_HOME", "/etc/codex")
     assert str(find_settings_file("codex", is_user=True)) == "/etc/codex/hooks.json"
-    assert find_settings_file("cursor", is_user=False, folder=tmp_path) == tmp_path / ".cursor/hooks.json"
+    monkeypatch.chdir(tmp_path)
+    assert find_settings_file("cursor", is_user=False) == tmp_path / ".cursor/hooks.json"
 
 
 def test_cursor_gets_its_flat_form_with_a_version(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_a_result_is_recorded_once_from_tool_or_message() -> None:
 def test_a_call_that_no_message_asked_for_becomes_a_step() -> None:
     record = Recording("d")
     record.add_result(RecordedCall("x", "add", "1 + 1"), "2")
-    request, result = record.trajectory(query="q").steps
+    request, result = record.trajectory().steps
     assert (request.tool_calls[0].name, request.tool_calls[0].arguments) == ("add", "1 + 1")
     assert (result.role, result.name, result.tool_call_id) == (tpb.STEP_ROLE_TOOL, "add", "x")
 
@@ -75,7 +75,7 @@ def test_only_bullets_that_were_served_are_cited() -> None:
 
 
 def test_an_error_makes_the_trajectory_a_failure() -> None:
-    trajectory = Recording("d").trajectory(error="it broke", query="q")
+    trajectory = Recording("d").trajectory(error="it broke")
     assert (trajectory.status, trajectory.error_message) == (tpb.TRAJECTORY_STATUS_FAILURE, "it broke")
 
 

@@ -14,7 +14,7 @@ from chassis import deadlines
 from chassis.calls import CORRELATION_ID_KEY, get_correlation_id
 from chassis.channel_options import build_channel_options, build_target
 from chassis.guard import AUTHORIZATION
-from chassis.policy import Policies
+from chassis.policy import load_policies
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
@@ -64,15 +64,14 @@ class BlockingChannel(grpc.Channel):
         self,
         peer: str,
         address: str,
-        policies: Policies,
-        authorization: str = "",
-        credentials: grpc.ChannelCredentials | None = None,
+        authorization: str,
+        credentials: grpc.ChannelCredentials | None,
     ) -> None:
         self._peer = peer
         self._metadata = ((AUTHORIZATION, authorization),) if authorization else ()
-        self._policies = policies
+        self._policies = load_policies()
         self._telemetry: dict[str, MethodTelemetry] = {}
-        options = build_channel_options(policies, MAX_MESSAGE_BYTES, follow_health=True)
+        options = build_channel_options(self._policies, MAX_MESSAGE_BYTES, follow_health=True)
         self._connection = (
             grpc.secure_channel(build_target(address), credentials, options=options)
             if credentials
@@ -88,11 +87,11 @@ class BlockingChannel(grpc.Channel):
         return self._wrap_single(method, self._connection.stream_unary(method, *args, **kwargs))
 
     def unary_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Return a method with one request and a stream of iterate_responses."""
+        """Return a method with one request and a stream of responses."""
         return self._stream(method, self._connection.unary_stream(method, *args, **kwargs))
 
     def stream_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Return a method with a stream of requests and a stream of iterate_responses."""
+        """Return a method with a stream of requests and a stream of responses."""
         return self._stream(method, self._connection.stream_stream(method, *args, **kwargs))
 
     def _wrap_single(self, path: str, send: Any) -> Any:

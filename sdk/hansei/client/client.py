@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, overload
 
-from chassis.policy import Policies, load_policies
 from hansei.client.calls import AsyncMode, BlockingMode
 from hansei.client.channels import BlockingChannel
 from hansei.client.edits import DEFAULT_SECTION, EditOptions, accept, build_addition, build_removal, build_replacement
@@ -141,14 +140,7 @@ def _check_learn_arguments(
 class Client(AllServices[BlockingMode]):
     """A client whose calls block. It is safe to use from many threads; close it, or use it in a `with` block."""
 
-    def __init__(
-        self,
-        address: str | None = None,
-        *,
-        token: str | None = None,
-        tls: TlsChoice = None,
-        policies: Policies | None = None,
-    ) -> None:
+    def __init__(self, address: str | None = None, *, token: str | None = None, tls: TlsChoice = None) -> None:
         """Set up the client; it connects at the first call.
 
         `address` is the gateway's `host:port` (default: see `choose_address`). `token` is an API key or a token of
@@ -156,9 +148,9 @@ class Client(AllServices[BlockingMode]):
         HANSEI_TLS_*).
         """
         address = choose_address(address)
-        policies = load_policies() if policies is None else policies
-        credentials = build_credentials(tls)
-        channel = BlockingChannel(_get_peer_name(address), address, policies, _format_authorization(token), credentials)
+        channel = BlockingChannel(
+            _get_peer_name(address), address, _format_authorization(token), build_credentials(tls)
+        )
         super().__init__(address, channel)
         self._fallback = SearchFallback()
 
@@ -313,22 +305,13 @@ class Client(AllServices[BlockingMode]):
 class AsyncClient(AllServices[AsyncMode]):
     """A client whose calls are awaited. Make it in a running loop; close it, or use it in an `async with` block."""
 
-    def __init__(
-        self,
-        address: str | None = None,
-        *,
-        token: str | None = None,
-        tls: TlsChoice = None,
-        policies: Policies | None = None,
-    ) -> None:
+    def __init__(self, address: str | None = None, *, token: str | None = None, tls: TlsChoice = None) -> None:
         """Set up the client; the arguments are those of `Client`."""
         from chassis.channels import Peers
 
         address = choose_address(address)
         name = _get_peer_name(address)
-        self._peers = Peers(
-            {name: address}, policies=policies, credential=_format_authorization(token), tls=build_credentials(tls)
-        )
+        self._peers = Peers({name: address}, credential=_format_authorization(token), tls=build_credentials(tls))
         super().__init__(address, self._peers.get_channel(name))
         self._fallback = SearchFallback()
 

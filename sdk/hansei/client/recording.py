@@ -134,16 +134,16 @@ class Recording:
         with self._lock:
             return tuple(self._served.values())
 
-    def trajectory(self, *, error: str | None = None, query: str = "", answer: str = "") -> tpb.Trajectory:
+    def trajectory(self, *, error: str | None = None) -> tpb.Trajectory:
         """Return the trajectory so far: with an `error` a failure, else a success as the agent itself reports it.
 
-        Without `query`, the query is the first message of a user; without `answer`, the answer is the last message of
-        the assistant. Cited bullets are the served bullets whose ids are in the answer in brackets, `[gc-00001]`.
+        The query is the first message of a user, and the answer the last message of the assistant. Cited bullets are
+        the served bullets whose ids are in the answer in brackets, `[gc-00001]`.
         """
         with self._lock:
             messages, served, serving_ids = list(self._messages), dict(self._served), list(self._serving_ids)
-        query = query or _find_first_text(messages, "user") or _find_first_text(messages, "system")
-        answer = answer or _find_first_text(reversed(messages), "assistant")
+        query = _find_first_text(messages, "user") or _find_first_text(messages, "system")
+        answer = _find_first_text(reversed(messages), "assistant")
         return tpb.Trajectory(
             task_id=self.task_id,
             query=query[:MAX_QUERY_CHARS],

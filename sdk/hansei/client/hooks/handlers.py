@@ -30,12 +30,12 @@ class HookOptions:
     """Let Claude Code post prompts and tool calls itself: no process starts, and nothing is masked before."""
 
 
-def find_settings_file(name: str, *, is_user: bool, folder: Path | None = None) -> Path:
-    """Return the settings file of an agent: of the user, or of the project in `folder`."""
+def find_settings_file(name: str, *, is_user: bool) -> Path:
+    """Return the settings file of an agent: of the user, or of the project in the current folder."""
     agent = AGENTS[name]
     variable, directory = agent.home
     if not is_user:
-        return (folder or Path.cwd()) / directory / agent.settings
+        return Path.cwd() / directory / agent.settings
     chosen = os.environ.get(variable) if variable else None
     return (Path(chosen) if chosen else Path.home() / directory) / agent.settings
 
