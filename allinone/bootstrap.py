@@ -58,12 +58,12 @@ def build(settings: StackSettings, peers: chassis.Peers, *, http: bool = True) -
 
 
 @asynccontextmanager
-async def stack(address: str = "127.0.0.1:0") -> AsyncIterator[chassis.Running]:
-    """Serve every service within this process until the block ends. Settings come from the environment.
+async def serve_stack() -> AsyncIterator[chassis.Running]:
+    """Serve every service within this process, on a free port, until the block ends.
 
-    Raises BadSetting.
+    Settings come from the environment. Raises BadSetting.
     """
-    settings = chassis.read_settings(StackSettings, listen_address=address, lame_duck_seconds=0)
+    settings = chassis.read_settings(StackSettings, listen_address="127.0.0.1:0", lame_duck_seconds=0)
     certificates = chassis.Certificates.from_settings(settings)
     async with AsyncExitStack() as closing:
 
@@ -73,5 +73,5 @@ async def stack(address: str = "127.0.0.1:0") -> AsyncIterator[chassis.Running]:
             return build(settings, peers, http=False)
 
         yield await closing.enter_async_context(
-            chassis.serve(compose, address, settings=settings, certificates=certificates)
+            chassis.serve(compose, settings.listen_address, settings=settings, certificates=certificates)
         )

@@ -64,9 +64,9 @@ def refuse_unknown_variables(names: Iterable[str]) -> None:
 
 def serve_stack() -> AbstractAsyncContextManager[Running]:
     """Serve every service in the running loop, on a free port, as long as the context lasts."""
-    from allinone.bootstrap import stack
+    from allinone import bootstrap
 
-    return stack()
+    return bootstrap.serve_stack()
 
 
 def list_retrieval_variants() -> Sequence[str]:

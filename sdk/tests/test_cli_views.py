@@ -78,7 +78,7 @@ def _build_overview() -> dict[str, object]:
     ("view", "ids"),
     [
         (jobs.render_table([_build_job()]), [JOB, DATASET]),
-        (trials.effects(_build_measurements(), DATASET), [BULLET]),
+        (trials.render_effects(_build_measurements(), DATASET), [BULLET]),
         (render_table([Guard(bullet_id=BULLET, suspended=True)]), [BULLET]),
         (status.render_status(_build_overview()), [DATASET]),
     ],
@@ -203,8 +203,8 @@ def test_effects_and_decisions_show_a_half_as_the_console_does() -> None:
     effect = epb.Effect(served=served, withheld=withheld, difference=0.625, lower=-0.125, upper=0.875)
     bullet = epb.BulletEffect(bullet_id=BULLET, effect=effect, state=epb.BULLET_STATE_TRIAL)
     measured = {**_build_measurements(), "effects": [bullet]}
-    table = render(trials.effects(measured, DATASET), 200)
-    line = render(trials.decision(epb.Decision(bullet_id=BULLET, effect=effect)), 200)
+    table = render(trials.render_effects(measured, DATASET), 200)
+    line = render(trials.render_decision(epb.Decision(bullet_id=BULLET, effect=effect)), 200)
     assert "63%" in table
     assert "+63" in table
     assert "+63 (-12 to +88) points" in line
@@ -213,7 +213,7 @@ def test_effects_and_decisions_show_a_half_as_the_console_does() -> None:
 @pytest.mark.parametrize(("state", "is_decided"), [("PROVEN", True), ("NO_EFFECT", True), ("TRIAL", False)])
 def test_effects_say_that_the_numbers_of_a_decided_bullet_stay(state: str, is_decided: bool) -> None:
     bullet = epb.BulletEffect(bullet_id=BULLET, state=epb.BulletState.Value(f"BULLET_STATE_{state}"))
-    text = render(trials.effects({**_build_measurements(), "effects": [bullet]}, DATASET), 200)
+    text = render(trials.render_effects({**_build_measurements(), "effects": [bullet]}, DATASET), 200)
     assert ("The numbers of a decided bullet are those at its decision" in text) is is_decided
 
 

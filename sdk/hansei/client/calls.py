@@ -75,7 +75,9 @@ class RpcMethod(Generic[BlockingCall, AsyncCall]):
             response_deserializer=self.response.FromString,
             _registered_method=True,
         )
-        function = _stream_sender(send) if self.arity.startswith("stream") else _build_field_sender(send, self.request)
+        function = (
+            _build_stream_sender(send) if self.arity.startswith("stream") else _build_field_sender(send, self.request)
+        )
         function.__name__ = self._name
         function.__doc__ = f"Call {self.path}; its request is {self.request.DESCRIPTOR.full_name}."
         service.__dict__[self._name] = function
@@ -141,7 +143,7 @@ def _find_wrong_field(request: type[Message], fields: Mapping[str, Any], error: 
     return InvalidArgument(str(error))
 
 
-def _stream_sender(send: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _build_stream_sender(send: Callable[[Any], Any]) -> Callable[[Any], Any]:
     async def add_request_ids(requests: AsyncIterable[Message]) -> AsyncIterator[Message]:
         async for request in requests:
             yield add_request_id(request)

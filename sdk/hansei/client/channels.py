@@ -88,11 +88,11 @@ class BlockingChannel(grpc.Channel):
 
     def unary_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Return a method with one request and a stream of responses."""
-        return self._stream(method, self._connection.unary_stream(method, *args, **kwargs))
+        return self._wrap_stream(method, self._connection.unary_stream(method, *args, **kwargs))
 
     def stream_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Return a method with a stream of requests and a stream of responses."""
-        return self._stream(method, self._connection.stream_stream(method, *args, **kwargs))
+        return self._wrap_stream(method, self._connection.stream_stream(method, *args, **kwargs))
 
     def _wrap_single(self, path: str, send: Any) -> Any:
         def send_observed(request: Any) -> Any:
@@ -103,7 +103,7 @@ class BlockingChannel(grpc.Channel):
 
         return send_observed
 
-    def _stream(self, path: str, send: Any) -> Any:
+    def _wrap_stream(self, path: str, send: Any) -> Any:
         def iterate_responses(request: Any) -> Iterator[Any]:
             with self._observe(path) as observation:
                 call = send(request, **self._build_call_options(path, observation))

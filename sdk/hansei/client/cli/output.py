@@ -20,12 +20,12 @@ PIPE_WIDTH = 1000
 
 def print_json(document: Message | Mapping[str, Any], *, line: bool = False) -> None:
     """Write a message of the contract, or a mapping with messages in it, as JSON, on one line if `line`."""
-    text = json.dumps(document, default=as_json, ensure_ascii=False, indent=None if line else 2)
+    text = json.dumps(document, default=encode_message, ensure_ascii=False, indent=None if line else 2)
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
-def as_json(message: Message) -> dict[str, Any]:
+def encode_message(message: Message) -> dict[str, Any]:
     """Return a message as JSON values, with the field names of the contract."""
     from google.protobuf.json_format import MessageToDict
 

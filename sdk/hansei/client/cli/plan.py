@@ -137,7 +137,7 @@ def run(
     if max_cost is not None and not limit:
         fail(f"--max-cost is {max_cost:g}; the least is 0.000001 US dollars", Exit.USAGE)
     events = client.planner.execute_plan(
-        plan=_plan(client, query, prefix, _choose_collection(collections)),
+        plan=_read_or_create_plan(client, query, prefix, _choose_collection(collections)),
         prefix=prefix,
         budget=Budget(
             max_cost_micro_usd=limit,
@@ -281,7 +281,7 @@ def _choose_collection(names: list[str] | None) -> str:
     return names[0] if names else ""
 
 
-def _plan(client: Client, query: str, prefix: str, collection: str) -> Plan:
+def _read_or_create_plan(client: Client, query: str, prefix: str, collection: str) -> Plan:
     """Return the plan in a file or on stdin, else a new one for the query."""
     if query == STDIO or (query.endswith(".json") and Path(query).is_file()):
         if collection:

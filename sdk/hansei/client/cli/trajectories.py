@@ -128,7 +128,7 @@ def export(
     import tempfile
 
     from hansei.client.archive import read_archive
-    from hansei.client.cli.output import as_json
+    from hansei.client.cli.output import encode_message
 
     refuse_empty_path(output, "--output")
     filters = _build_filters(status, tool, error, served, cited, learned, agent)
@@ -136,7 +136,7 @@ def export(
     # The lines are complete before the output is opened, so that an export that fails leaves a former file as it is.
     with tempfile.TemporaryFile("w+", encoding="utf-8") as lines:
         for archived in read_archive(client, choose_dataset(client, dataset), **filters):
-            document = as_json(archived)
+            document = encode_message(archived)
             del document["summary"]
             lines.write(json.dumps(document, ensure_ascii=False) + "\n")
             count += 1

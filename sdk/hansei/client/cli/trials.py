@@ -22,31 +22,34 @@ commands = CommandGroup()
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="The dataset.")]
 
 
-def _policy_option(help: str) -> Any:
+def _build_policy_option(help: str) -> Any:
     return typer.Option(help=help, show_default=False)
 
 
-@command(app, "trials.start")
+@command(app, "trials.render_started")
 def start(
     client: Client,
     dataset: Dataset,
     bullet_holdout: Annotated[
-        float | None, _policy_option("The share of sessions from which a bullet on trial is withheld. [default: 0.25]")
+        float | None,
+        _build_policy_option("The share of sessions from which a bullet on trial is withheld. [default: 0.25]"),
     ] = None,
     playbook_holdout: Annotated[
         float | None,
-        _policy_option(
+        _build_policy_option(
             "The share of sessions that get no playbook; 0: do not measure the playbook as a whole. [default: 0.25]"
         ),
     ] = None,
     audit_holdout: Annotated[
-        float | None, _policy_option("The share of sessions from which a proven bullet is withheld. [default: 0.1]")
+        float | None,
+        _build_policy_option("The share of sessions from which a proven bullet is withheld. [default: 0.1]"),
     ] = None,
     false_discovery_rate: Annotated[
-        float | None, _policy_option("The maximum share of wrong decisions. [default: 0.05]")
+        float | None, _build_policy_option("The maximum share of wrong decisions. [default: 0.05]")
     ] = None,
     margin: Annotated[
-        float | None, _policy_option("A difference of success rates up to this counts as no effect. [default: 0.1]")
+        float | None,
+        _build_policy_option("A difference of success rates up to this counts as no effect. [default: 0.1]"),
     ] = None,
 ) -> object:
     """Start trials, or change their policy. A changed holdout discards all measurements so far."""
@@ -63,19 +66,19 @@ def start(
     return client.evidence.start_trials(dataset=dataset, policy=policy)
 
 
-@command(app, "trials.stop")
+@command(app, "trials.render_stopped")
 def stop(client: Client, dataset: Dataset) -> object:
     """Stop trials: no bullet is withheld from a session any longer. Measurements and decisions are kept."""
     return client.evidence.stop_trials(dataset=dataset)
 
 
-@command(app, "trials.status", reads=True)
+@command(app, "trials.render_trials", reads=True)
 def status(client: Client, dataset: Dataset) -> object:
     """Show the policy, the sessions and the assignment checks of the trials."""
     return _read_trials(client, dataset), dataset
 
 
-@command(app, "trials.undo")
+@command(app, "trials.render_undone")
 def undo(
     client: Client,
     dataset: Dataset,
@@ -88,7 +91,7 @@ def undo(
     return client.evidence.undo_decision(dataset=dataset, number=number, author=author)
 
 
-@command(commands, "trials.effects", reads=True)
+@command(commands, "trials.render_effects", reads=True)
 def effects(
     client: Client,
     dataset: Dataset,
@@ -115,7 +118,7 @@ def _read_trials(client: Client, dataset: str) -> GetTrialsResponse:
     return trials
 
 
-@command(commands, "trials.decision", reads=True, empty="There are no decisions.")
+@command(commands, "trials.render_decision", reads=True, empty="There are no decisions.")
 def decisions(
     client: Client,
     dataset: Dataset,

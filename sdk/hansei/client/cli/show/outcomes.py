@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from hansei.client.cli.output import as_json
+from hansei.client.cli.output import encode_message
 from hansei.client.cli.show.words import (
     BAD,
     CHANGED,
@@ -39,7 +39,7 @@ NEEDS_MODEL = "learned by rules, from responses of tools and calls of several ta
 
 def render_outcome(outcome: LearnOutcome) -> RenderableType:
     """Show everything about the outcome of one trajectory."""
-    return Group(_render_heading(outcome), *_report_rows(outcome), Text())
+    return Group(_render_heading(outcome), *_render_rows(outcome), Text())
 
 
 def _render_heading(outcome: LearnOutcome) -> Text:
@@ -50,7 +50,7 @@ def _render_heading(outcome: LearnOutcome) -> Text:
     return title.append_text(STATUS[trajectory.status])
 
 
-def _report_rows(outcome: LearnOutcome) -> Iterator[RenderableType]:
+def _render_rows(outcome: LearnOutcome) -> Iterator[RenderableType]:
     trajectory = outcome.record.trajectory
     yield label_row("query", put_on_one_line(trajectory.query))
     if outcome.failure:
@@ -193,5 +193,5 @@ def build_document(outcome: LearnOutcome) -> dict[str, object]:
         "dataset": outcome.record.trajectory.dataset,
         "request_id": outcome.record.request_id,
         "failure": outcome.failure or None,
-        "response": as_json(outcome.response) if outcome.response is not None else None,
+        "response": encode_message(outcome.response) if outcome.response is not None else None,
     }

@@ -100,7 +100,7 @@ def _render_event_lines(event: pb.ExecutionEvent) -> Iterator[RenderableType]:
             attempt = f", attempt {step.attempt}" if step.attempt > 1 else ""
             yield Text.assemble(("▷ ", FAINT), f"step {step.step_id}: {_format_action(step.action)}{attempt}")
         case "step_finished":
-            yield from _step_result(event.step_finished.result)
+            yield from _render_step_result(event.step_finished.result)
         case "step_skipped":
             yield Text(f"· step {event.step_skipped.step_id} skipped: {event.step_skipped.reason}", FAINT)
         case "intervention_requested":
@@ -118,7 +118,7 @@ def _render_event_lines(event: pb.ExecutionEvent) -> Iterator[RenderableType]:
             yield from _render_result(event.finished)
 
 
-def _step_result(result: pb.StepResult) -> Iterator[RenderableType]:
+def _render_step_result(result: pb.StepResult) -> Iterator[RenderableType]:
     mark = ("✗ ", BAD) if result.status == pb.STEP_STATUS_FAILED else ("✓ ", GOOD)
     yield Text.assemble(mark, f"step {result.step_id}, confidence {result.confidence:.2f}")
     if result.searched_collections:

@@ -7,7 +7,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from hansei.client.cli.loop import AnswerChapter, Chapter, ReuseChapter, SearchChapter
-from hansei.client.cli.output import as_json
+from hansei.client.cli.output import encode_message
 from hansei.client.cli.show import outcomes, search_results
 from hansei.client.cli.show.words import FAINT, ID, format_vote_counters, label_row
 from hansei.client.learning import LearnOutcome
@@ -35,14 +35,14 @@ def render_chapter(chapter: Chapter) -> RenderableType:
         case AnswerChapter():
             return Group(_render_query(chapter), search_results.render_answer(chapter.response), Text())
         case ReuseChapter():
-            return _reuse(chapter)
+            return _render_reuse(chapter)
 
 
 def _render_query(chapter: SearchChapter | AnswerChapter) -> Text:
     return Text.assemble(("? ", "bold"), (chapter.query, "bold"), (f"  {chapter.dataset}", FAINT))
 
 
-def _reuse(chapter: ReuseChapter) -> RenderableType:
+def _render_reuse(chapter: ReuseChapter) -> RenderableType:
     before, after = chapter.before, chapter.after
     counters = Text.assemble((f"{before.id} ", ID), format_vote_counters(before), "  →  ", format_vote_counters(after))
     counters.append(f"  confidence {before.confidence_score:.2f} → {after.confidence_score:.2f}")
@@ -66,12 +66,12 @@ def build_document(chapter: Chapter) -> dict[str, object]:
         case SearchChapter() | AnswerChapter():
             name = "searched" if isinstance(chapter, SearchChapter) else "answered"
             query = {"dataset": chapter.dataset, "query": chapter.query}
-            return {"chapter": name, **query, "response": as_json(chapter.response)}
+            return {"chapter": name, **query, "response": encode_message(chapter.response)}
         case ReuseChapter():
             return {
                 "chapter": "used_again",
                 "searched": build_document(chapter.search),
                 "learned": build_document(chapter.outcome),
-                "bullet_before": as_json(chapter.before),
-                "bullet_after": as_json(chapter.after),
+                "bullet_before": encode_message(chapter.before),
+                "bullet_after": encode_message(chapter.after),
             }

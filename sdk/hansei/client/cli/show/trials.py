@@ -41,18 +41,18 @@ STATE_STYLES = {
 }
 
 
-def start(response: StartTrialsResponse) -> RenderableType:
+def render_started(response: StartTrialsResponse) -> RenderableType:
     """Show the policy, and whether the measurements so far were discarded."""
     heading = "Trials are running" + ("; all measurements begin now." if response.restarted else ".")
     return Group(Text(heading), *_build_policy_rows(response.policy))
 
 
-def stop(response: StopTrialsResponse) -> RenderableType:
+def render_stopped(response: StopTrialsResponse) -> RenderableType:
     """Show that trials have stopped."""
     return Text("Trials have stopped: no bullet is withheld from a session any longer. Measurements are kept.")
 
 
-def undo(response: UndoDecisionResponse) -> RenderableType:
+def render_undone(response: UndoDecisionResponse) -> RenderableType:
     """Show the bullet that is on trial again."""
     if response.added_bullet_id:
         rest = f"; it was added again as {response.added_bullet_id} at revision {response.revision}."
@@ -65,7 +65,7 @@ def _render_never_started(dataset: str) -> RenderableType:
     return Text(f"{dataset} never had trials; start them with: hansei trials start {dataset}")
 
 
-def status(trials: GetTrialsResponse, dataset: str) -> RenderableType:
+def render_trials(trials: GetTrialsResponse, dataset: str) -> RenderableType:
     """Show the policy, the sessions, the checks and the number of bullets in each state."""
     if not trials.HasField("policy"):
         return _render_never_started(dataset)
@@ -80,7 +80,7 @@ def status(trials: GetTrialsResponse, dataset: str) -> RenderableType:
     )
 
 
-def effects(measured: Mapping[str, Any], dataset: str) -> RenderableType:
+def render_effects(measured: Mapping[str, Any], dataset: str) -> RenderableType:
     """Show a table of the effects of the playbook and its bullets, and the questions that are still undecided."""
     trials, lift, bullets = measured["trials"], measured["lift"], measured["effects"]
     if not trials.HasField("policy"):
@@ -100,7 +100,7 @@ def effects(measured: Mapping[str, Any], dataset: str) -> RenderableType:
     )
 
 
-def decision(made: epb.Decision) -> RenderableType:
+def render_decision(made: epb.Decision) -> RenderableType:
     """Show a decision on one line: its number, time, bullet, states and measurements."""
     line = Text(f"#{made.number}  {format_time(made.time)}  ", FAINT)
     line.append(made.bullet_id, ID).append(f"  {_format_state(made.before)} → ")
