@@ -17,9 +17,10 @@ from hansei.client.exports.bullet_items import BulletItem, format_item, normaliz
 from hansei.client.exports.files import locate_file
 from hansei.client.exports.front_matter import find_end, quote
 from hansei.client.exports.hand_edits import find_deltas
+from hansei.client.exports.kinds import ExportKind
 from hansei.client.exports.managed_block import ManagedBlock, find_block, format_block, replace_block
 from hansei.client.exports.manifest import MANIFEST, load_targets, record_target
-from hansei.client.exports.targets import MAX_BYTES, ExportKind, ExportTarget, PlannedFile, make_slug, plan_files
+from hansei.client.exports.targets import MAX_BYTES, ExportTarget, PlannedFile, make_slug, plan_files
 from hansei.playbook.v1.playbook_pb2 import (
     BULLET_STATE_RETIRED,
     DELTA_TYPE_ADD,

@@ -27,6 +27,7 @@ from hansei.client.cli.options import (
     refuse_empty_path,
 )
 from hansei.client.cli.sources import read_source
+from hansei.client.exports.kinds import ExportKind
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
@@ -39,16 +40,6 @@ class FileFormat(StrEnum):
     JSON = "json"
     TEXT = "text"
     COUNTED = "counted"
-
-
-class AgentFile(StrEnum):
-    """The kind of file that agents read; its values are those of `hansei.client.exports`."""
-
-    SKILL = "skill"
-    AGENTS_MD = "agents-md"
-    CLAUDE_RULES = "claude-rules"
-    CURSOR_RULES = "cursor-rules"
-    HOOKIFY = "hookify"
 
 
 DiscardEdits = Annotated[
@@ -71,7 +62,7 @@ def export_playbook(
     ] = FileFormat.JSON,
     revision: Annotated[int, typer.Option("--revision", "-r", min=0, help="Export this revision; 0: the newest.")] = 0,
     to: Annotated[
-        AgentFile | None, typer.Option("--to", help="Write a file for agents, which `hansei playbook sync` updates.")
+        ExportKind | None, typer.Option("--to", help="Write a file for agents, which `hansei playbook sync` updates.")
     ] = None,
     globs: Annotated[
         list[str] | None,
@@ -92,7 +83,7 @@ def export_playbook(
         fail("--glob, --discard-edits and --json need --to", Exit.USAGE)
     if to and (revision or file_format is not FileFormat.JSON):
         fail("--to writes the newest revision in its own format: omit --revision and --format", Exit.USAGE)
-    if globs and to not in (AgentFile.CLAUDE_RULES, AgentFile.CURSOR_RULES):
+    if globs and to not in (ExportKind.CLAUDE_RULES, ExportKind.CURSOR_RULES):
         fail(f"--to {to} has no globs", Exit.USAGE)
     with connect_or_embed(addr, local, reads=not to) as client:
         name = choose_dataset(client, dataset)
@@ -121,7 +112,7 @@ def _read_playbook_file(client: Client, dataset: str, file_format: FileFormat, r
 def _export_for_agents(
     client: Client,
     dataset: str,
-    to: AgentFile,
+    to: ExportKind,
     file: str | None,
     globs: tuple[str, ...],
     discard_edits: bool,
@@ -129,10 +120,10 @@ def _export_for_agents(
 ) -> None:
     from hansei.client.exports.exporter import TargetExport
     from hansei.client.exports.manifest import record_target
-    from hansei.client.exports.targets import ExportKind, ExportTarget
+    from hansei.client.exports.targets import ExportTarget
 
     project = Path.cwd()
-    target = ExportTarget(ExportKind(to.value), dataset, "" if file in (None, STDIO) else str(file), globs)
+    target = ExportTarget(to, dataset, "" if file in (None, STDIO) else str(file), globs)
     export = TargetExport(client, project, target, discard_edits=discard_edits)
     if file == STDIO:
         sys.stdout.write(export.format_new())

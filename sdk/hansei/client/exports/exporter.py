@@ -13,8 +13,9 @@ from hansei.client.errors import InvalidArgument
 from hansei.client.exports.files import locate_file, read_file
 from hansei.client.exports.front_matter import find_end, is_blank, replace_metadata
 from hansei.client.exports.hand_edits import find_deltas, make_request_id
+from hansei.client.exports.kinds import ExportKind
 from hansei.client.exports.managed_block import ManagedBlock, find_block, format_block, replace_block
-from hansei.client.exports.targets import REVISION_FIELD, ExportKind, ExportTarget, PlannedFile, make_slug, plan_files
+from hansei.client.exports.targets import REVISION_FIELD, ExportTarget, PlannedFile, make_slug, plan_files
 from hansei.client.pages import iterate_items, join_pages
 from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_ADD, Delta, Playbook
 

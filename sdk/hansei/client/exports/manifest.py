@@ -8,7 +8,8 @@ from typing import Any
 
 from chassis.files import replace_file
 from hansei.client.errors import InvalidArgument, Violation
-from hansei.client.exports.targets import ExportKind, ExportTarget
+from hansei.client.exports.kinds import ExportKind
+from hansei.client.exports.targets import ExportTarget
 
 MANIFEST = ".hansei/exports.json"
 VERSION = 1

@@ -6,13 +6,13 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import PurePosixPath
 
 from chassis.errors import shorten
 from hansei.client.errors import InvalidArgument, Violation
 from hansei.client.exports.bullet_items import BulletItem, format_item, format_section, is_writable, normalize_text
 from hansei.client.exports.front_matter import format_front_matter, quote
+from hansei.client.exports.kinds import ExportKind
 from hansei.playbook.v1.playbook_pb2 import BULLET_STATE_RETIRED, Bullet, Playbook
 
 MAX_BYTES = 15_000
@@ -26,16 +26,6 @@ _SKILL_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _COMMAND = re.compile(r"`([a-z][a-z0-9_-]*[a-z0-9]) +([a-z][a-z0-9_-]*[a-z0-9])(?: [^`\n]{0,200})?`")
 """A command and its subcommand in quotes, such as `git push`."""
 _TITLE = "## Lessons of earlier work"
-
-
-class ExportKind(StrEnum):
-    """A kind of file that agents read."""
-
-    SKILL = "skill"
-    AGENTS_MD = "agents-md"
-    CLAUDE_RULES = "claude-rules"
-    CURSOR_RULES = "cursor-rules"
-    HOOKIFY = "hookify"
 
 
 @dataclass(frozen=True, slots=True)
