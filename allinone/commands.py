@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from hansei.evidence.v1.archive_service_pb2 import GetTrajectoryResponse
     from hansei.evidence.v1.guard_service_pb2 import GuardTrajectory
     from hansei.reflector.v1.trajectory_pb2 import Trajectory
-    from services.reflector.domain.trajectory import Step
 
 
 def load_settings_classes() -> dict[str, type[chassis.ServiceSettings]]:
@@ -172,17 +171,13 @@ def find_failed_calls(trajectory: Trajectory) -> list[dict[str, Any]]:
     Each has the last user message before it, the operation, its arguments, the error signature, and its remedies: the
     values and calls that succeeded afterwards.
     """
-    from services.reflector.rpc.convert import parse_trajectory
-
-    return find_failed_calls_of_steps(parse_trajectory(trajectory, "trajectory").transcript)
-
-
-def find_failed_calls_of_steps(steps: Sequence[Step]) -> list[dict[str, Any]]:
-    """Return the failed calls of these steps, as `find_failed_calls` does."""
     from libs.trajectories.actions import extract_actions
     from services.reflector.domain.repairs import find_repairs
+    from services.reflector.rpc.convert import parse_trajectory
 
-    def last_user_message(call_step: int) -> str:
+    steps = parse_trajectory(trajectory, "trajectory").transcript
+
+    def find_last_user_message(call_step: int) -> str:
         earlier = reversed(steps[:call_step])
         return next((step.content for step in earlier if step.role == "user" and step.content), "")
 
@@ -190,7 +185,7 @@ def find_failed_calls_of_steps(steps: Sequence[Step]) -> list[dict[str, Any]]:
     repairs = find_repairs(calls)
     return [
         {
-            "user_message": last_user_message(call.call_step),
+            "user_message": find_last_user_message(call.call_step),
             "operation": call.operation,
             "arguments": call.arguments,
             "error": call.error.kind,

@@ -34,6 +34,12 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs/reference/contracts"
 _FILE_MESSAGE, _FILE_ENUM, FILE_SERVICE, METHOD, _FIELD, _NESTED, _VALUE = 4, 5, 6, 2, 2, 3, 2
 _SCALARS = {number: name.removeprefix("TYPE_").lower() for name, number in FieldDescriptorProto.Type.items()}
+_IDEMPOTENCY = {
+    "read": "a read",
+    "request_id": "once per `request_id`",
+    "natural": "a repeated call finds the result of the first",
+    "none": "not idempotent",
+}
 _MAX_RULE = 160
 _NAMED_ALTERNATIVES = 4
 _DATASET_NAME = f"[{rules_pb2.dataset_name.full_name}]: true"
@@ -114,8 +120,8 @@ def _write_overview(packages: dict[str, list[PageSource]]) -> str:
 def _render_page(package: str, sources: list[PageSource]) -> str:
     lines = [f"# {package}", ""]
     for source in sources:
-        for number, service in enumerate(source.file.service):
-            lines += _render_service(source, package, number, service.name)
+        for number in range(len(source.file.service)):
+            lines += _render_service(source, number)
     lines += ["## Messages", ""]
     for source in sources:
         for number, message in enumerate(source.file.message_type):
@@ -124,26 +130,20 @@ def _render_page(package: str, sources: list[PageSource]) -> str:
     if enums:
         lines += ["## Enums", ""]
     for source, number, enum in enums:
-        lines += _render_enum(source, enum, (_FILE_ENUM, number), enum.name)
+        lines += _render_enum(source, enum, (_FILE_ENUM, number))
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _render_service(source: PageSource, package: str, number: int, name: str) -> list[str]:
-    service = source.file.service[number]
-    policies = _load_policies()[f"{package}.{name}"]
-    lines = [f"## {name}", "", source.comment(FILE_SERVICE, number), ""]
+def _render_service(source: PageSource, number: int) -> list[str]:
+    package, service = source.file.package, source.file.service[number]
+    policies = _load_policies()[f"{package}.{service.name}"]
+    lines = [f"## {service.name}", "", source.comment(FILE_SERVICE, number), ""]
     for position, method in enumerate(service.method):
         policy = policies[method.name]
         seconds = "no time limit" if policy["timeout_seconds"] is None else f"{policy['timeout_seconds']} s"
         if "longest_seconds" in policy:
             seconds = f"{seconds}, up to {policy['longest_seconds']} s if the caller's deadline is longer"
-        kinds = {
-            "read": "a read",
-            "request_id": "once per `request_id`",
-            "natural": "a repeated call finds the result of the first",
-            "none": "not idempotent",
-        }
-        facts = f"{seconds}, {kinds[policy['idempotency']]}"
+        facts = f"{seconds}, {_IDEMPOTENCY[policy['idempotency']]}"
         lines += [f"### {method.name}", "", source.comment(FILE_SERVICE, number, METHOD, position), ""]
         lines += [f"{_format_signature(package, method)} · {facts}", ""]
     return lines
@@ -223,8 +223,8 @@ def _format_type(package: str, message: DescriptorProto, field: FieldDescriptorP
     return f"optional {type_text}" if field.proto3_optional else type_text
 
 
-def _render_enum(source: PageSource, enum: EnumDescriptorProto, path: tuple[int, ...], name: str) -> list[str]:
-    lines = [f"### {name}", "", source.comment(*path), "", "| value | description |", "|---|---|"]
+def _render_enum(source: PageSource, enum: EnumDescriptorProto, path: tuple[int, ...]) -> list[str]:
+    lines = [f"### {enum.name}", "", source.comment(*path), "", "| value | description |", "|---|---|"]
     for number, value in enumerate(enum.value):
         lines.append(f"| `{value.name}` | {format_cell(source.comment(*path, _VALUE, number))} |")
     return [*lines, ""]
@@ -234,7 +234,8 @@ def _link(package: str, type_name: str) -> str:
     full = type_name.removeprefix(".")
     if not full.startswith("hansei."):
         return f"`{full}`"
-    owner, _, name = re.fullmatch(r"(hansei\.\w+\.v1)(\.)(.+)", full).groups()  # type: ignore[union-attr]
+    owner, _, name = full.partition(".v1.")
+    owner += ".v1"
     page = "" if owner == package else f"{owner}.md"
     return f"[{name}]({page}#{_build_anchor(name)})"
 

@@ -41,6 +41,7 @@ ONLY_THIS_HOST = (
     "content=\"default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; object-src 'none'\">"
 )
+_SOURCES = {page: source for source, page in READMES.items()}
 _LINK = re.compile(r"\[([^\[\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
 _FENCED = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
 
@@ -57,7 +58,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Rewrite links that are relative to the file in the repository to links of the site."""
-    here = _map_readmes().get(page.file.src_uri, f"docs/{page.file.src_uri}")
+    here = _SOURCES.get(page.file.src_uri, f"docs/{page.file.src_uri}")
     parts = _FENCED.split(markdown)
     return "".join(part if number % 2 else relink(part, here, page) for number, part in enumerate(parts))
 
@@ -68,7 +69,7 @@ def on_post_page(output: str, **_: Any) -> str:
 
 
 def on_post_template(output_content: str, **_: Any) -> str:
-    """Add it to pages without a source too, for example the page of errors."""
+    """Forbid them for pages without a source, too, for example the page of errors."""
     return on_post_page(output_content)
 
 
@@ -104,8 +105,3 @@ def relink(text: str, here: str, page: Any) -> str:
         return f"[{label}]({posixpath.relpath(uri, posixpath.dirname(page.file.src_uri) or '.')}{anchor})"
 
     return _LINK.sub(link, text)
-
-
-def _map_readmes() -> dict[str, str]:
-    """Return the README of each page."""
-    return {page: source for source, page in READMES.items()}

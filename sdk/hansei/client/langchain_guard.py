@@ -17,6 +17,7 @@ from typing import Any
 from chassis.targets.session import ToolCallRequest
 from hansei.client.extras import import_from_extra
 from hansei.client.guards import CallVerdict, SessionGuard
+from hansei.client.recording import describe_error
 
 with import_from_extra("langchain", "langchain_core"):
     from langchain_core.messages import ToolMessage
@@ -52,7 +53,7 @@ def build_guard_hook(guard: SessionGuard, approve: Approve = refuse) -> Callable
         try:
             result = handler(request)
         except Exception as error:
-            guard.report(call.tool, call.args, f"{type(error).__name__}: {error}", failed=True)
+            guard.report(call.tool, call.args, describe_error(error), failed=True)
             raise
         content = result.content if isinstance(result, ToolMessage) else str(result)
         failed = isinstance(result, ToolMessage) and result.status == "error"

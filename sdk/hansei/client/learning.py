@@ -34,8 +34,7 @@ class LearnOutcome:
         """Return why nothing was stored; empty if something was, or if there was nothing to learn."""
         if self.error is not None:
             return self.error.message
-        curation = self.response.curation if self.response and self.response.HasField("curation") else None
-        return curation.error or "not saved" if curation and not curation.saved else ""
+        return explain_failure(self.response) if self.response else ""
 
     @property
     def model_problem(self) -> str:
@@ -46,6 +45,12 @@ class LearnOutcome:
         if curation.error and curation.model and not curation.saved:
             return "" if curation.model == OFFLINE else curation.error
         return reflection.error if reflection.model == OFFLINE else ""
+
+
+def explain_failure(response: LearnResponse) -> str:
+    """Return why nothing was stored; empty if something was, or if there was nothing to learn."""
+    is_stored = response.curation.saved or not response.HasField("curation")
+    return "" if is_stored else response.curation.error or "not saved"
 
 
 def learn(client: Client, record: TrajectoryRecord) -> LearnOutcome:

@@ -61,20 +61,28 @@ def read_trajectories(
 
 
 def _split_file(source: str, content: bytes) -> Iterator[_FilePart]:
+    """Yield a file as a whole or, if it is long, groups of its lines or of the elements of its array."""
     lines = content.splitlines(keepends=True)
     if len(content) > PART_BYTES and (elements := _list_independent_elements(content)):
-        yield from _split_array(source, elements)
-        return
-    if len(content) <= PART_BYTES or not _has_independent_lines(content):
+        for start, group in _group_by_size(elements):
+            # Their trajectories are numbered as in the whole array.
+            yield _FilePart(source, b"[" + b",".join(group) + b"]", range(1, 2), start, is_whole=False)
+    elif len(content) > PART_BYTES and _has_independent_lines(content):
+        for start, group in _group_by_size(lines):
+            yield _FilePart(source, b"".join(group), range(start + 1, start + len(group) + 1))
+    else:
         yield _FilePart(source, content, range(1, len(lines) + 1))
-        return
+
+
+def _group_by_size(items: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:
+    """Yield the items in groups of at most PART_BYTES, each with the index of its first; a longer item is alone."""
     start, size = 0, 0
-    for number, line in enumerate(lines):
-        if size and size + len(line) > PART_BYTES:
-            yield _FilePart(source, b"".join(lines[start:number]), range(start + 1, number + 1))
+    for number, item in enumerate(items):
+        if size and size + len(item) > PART_BYTES:
+            yield start, items[start:number]
             start, size = number, 0
-        size += len(line)
-    yield _FilePart(source, b"".join(lines[start:]), range(start + 1, len(lines) + 1))
+        size += len(item)
+    yield start, items[start:]
 
 
 def _list_independent_elements(content: bytes) -> list[bytes]:
@@ -90,17 +98,6 @@ def _list_independent_elements(content: bytes) -> list[bytes]:
     if any(isinstance(element, dict) and (_MESSAGE_KEYS & element.keys() or _is_part(element)) for element in array):
         return []
     return [json.dumps(element, ensure_ascii=False).encode() for element in array]
-
-
-def _split_array(source: str, elements: Sequence[bytes]) -> Iterator[_FilePart]:
-    """Yield arrays of about PART_BYTES; their trajectories are numbered as in the whole array."""
-    start, size = 0, 0
-    for number, element in enumerate(elements):
-        if size and size + len(element) > PART_BYTES:
-            yield _FilePart(source, b"[" + b",".join(elements[start:number]) + b"]", range(1, 2), start, is_whole=False)
-            start, size = number, 0
-        size += len(element)
-    yield _FilePart(source, b"[" + b",".join(elements[start:]) + b"]", range(1, 2), start, is_whole=False)
 
 
 def _parse(client: Client, part: _FilePart, dataset: str) -> Iterator[TrajectoryRecord | UnreadablePart]:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from chassis.quotations import QUOTATION_NOTICE, mark_quotations
 from chassis.targets.guard import CallDecision
+from hansei.client.learning import explain_failure
 from hansei.client.matches import describe_no_match
 from hansei.evidence.v1.evidence_service_pb2 import RecallResponse
 from hansei.evidence.v1.guard_service_pb2 import CheckCallResponse
@@ -174,7 +175,6 @@ def build_edit_answer(dataset: str, response: ApplyDeltasResponse) -> EditAnswer
 def build_learn_answer(response: LearnResponse) -> LearnAnswer:
     """Return the answer of the tool `learn_from_trajectory`."""
     curation = response.curation
-    is_stored = curation.saved or not response.HasField("curation")
     return LearnAnswer(
         trajectory_id=response.reflection.trajectory_id,
         lessons=[insight.key_insight for insight in response.reflection.insights],
@@ -185,5 +185,5 @@ def build_learn_answer(response: LearnResponse) -> LearnAnswer:
         ],
         pending=len(curation.pending),
         revision=curation.revision,
-        problem="" if is_stored else curation.error or "not saved",
+        problem=explain_failure(response),
     )

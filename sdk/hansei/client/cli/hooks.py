@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -154,7 +153,7 @@ def _describe(name: AgentName, *, is_user: bool) -> dict[str, Any]:
     file = find_settings_file(name, is_user=is_user)
     events, problem = [], ""
     try:
-        events = list(list_own_handlers(Path(file)))
+        events = list(list_own_handlers(file))
     except UnreadableSettings as error:
         problem = str(error)
     scope = "user" if is_user else "project"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -42,12 +42,7 @@ def show(client: Client, job: JobId) -> object:
     return client.jobs.get(job_id=job).job
 
 
-def _fail_if_incomplete(job: Any) -> None:
-    """End the command with an error if trajectories of a job were not learned."""
-    fail_if_any_incomplete([job])
-
-
-@command(app, "jobs.render_line", local=False, check=_fail_if_incomplete)
+@command(app, "jobs.render_line", local=False, check=lambda job: _fail_if_incomplete([job]))
 def watch(client: Client, job: JobId) -> object:
     """Watch a job until it has ended."""
     return _watch_with_progress(client, job)
@@ -89,7 +84,7 @@ def learn_in_bulk(client: Client, records: Sequence[TrajectoryRecord], wait: boo
         is_repeated = before.HasField("ended_at") and before.learned == before.total
         print_result((job, is_repeated), as_json, "jobs.render_line", line=True)
     if wait:
-        fail_if_any_incomplete(jobs)
+        _fail_if_incomplete(jobs)
 
 
 def _watch_with_progress(client: Client, job_id: str) -> Job:
@@ -106,7 +101,7 @@ def _watch_with_progress(client: Client, job_id: str) -> Job:
     return job
 
 
-def fail_if_any_incomplete(jobs: Sequence[Job]) -> None:
+def _fail_if_incomplete(jobs: Sequence[Job]) -> None:
     """End the command with an error if trajectories of the jobs were not learned."""
     missing = sum(job.dead + job.dropped for job in jobs)
     if missing:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hansei.client.lift.world import (
-    Convention,
     MadeUpCall,
     MadeUpWorld,
     Request,
@@ -69,7 +68,7 @@ def _draw_candidates(
     world: MadeUpWorld, request: Request, calls: Sequence[MadeUpCall], turn: int, chance: random.Random
 ) -> tuple[CandidateCall, ...]:
     right = calls[turn]
-    mistakes = _list_mistakes(request.convention, request, calls, turn, chance)
+    mistakes = _list_mistakes(request, calls, turn, chance)
     mistakes.append(_build_finishing_call(request))
     lookups = [_make_call(tool, template, request, chance) for tool, template in world.lookups]
     others = [
@@ -87,10 +86,10 @@ def _draw_candidates(
 
 
 def _list_mistakes(
-    convention: Convention, request: Request, calls: Sequence[MadeUpCall], turn: int, chance: random.Random
+    request: Request, calls: Sequence[MadeUpCall], turn: int, chance: random.Random
 ) -> list[CandidateCall]:
     """Return the calls of an agent that does not know the convention."""
-    right = calls[turn]
+    convention, right = request.convention, calls[turn]
     if convention.also == right.tool and turn + 1 < len(calls):
         return [CandidateCall(calls[-1], breaks=True)]
     if right.tool != convention.tool_called:

@@ -35,8 +35,8 @@ SECOND_ERRAND = 0.4
 class Convention:
     """A rule of `tool`: its `argument` must match `right`, or the tool `also` must be called.
 
-    `say` fills the right and the wrong values of a task; `rule` is the sentence that a person would write, and `stated`
-    finds that statement in a text.
+    `make` draws the values of a task; `rule` is the sentence that a person would write, and `stated` finds that
+    statement in a text.
     """
 
     tool: str

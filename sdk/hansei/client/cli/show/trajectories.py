@@ -148,8 +148,7 @@ def render_export(result: Mapping[str, Any]) -> str:
 
 def render_deletions(result: Mapping[str, Any]) -> str:
     """Say how many trajectories were deleted."""
-    noun = "trajectory" if result["trajectories"] == 1 else "trajectories"
-    return f"{result['trajectories']} {noun} deleted from the archive of {result['dataset']}"
+    return f"{count_noun(result['trajectories'], 'trajectory')} deleted from the archive of {result['dataset']}"
 
 
 def render_comparison(result: Mapping[str, Any]) -> RenderableType:
