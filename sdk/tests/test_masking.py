@@ -76,3 +76,9 @@ def test_a_line_of_json_is_masked_as_a_document_whatever_its_texts_contain(separ
     masked = json.dumps({"text": f"a{separator}b", "token": REDACTED}, ensure_ascii=False)
     content = f"{line}\nno json\r\n{line}\r{line}".encode()
     assert mask_content(SecretMask({}, ()), content) == f"{masked}\nno json\r\n{masked}\r{masked}".encode()
+
+
+def test_half_of_a_surrogate_pair_beside_a_secret_is_replaced() -> None:
+    content = b'{"text": "\\ud83d cut", "pair": "\\ud83d\\ude00", "api_key": "short"}\n'
+    masked = json.loads(mask_content(SecretMask({}, ()), content))
+    assert masked == {"text": "\ufffd cut", "pair": "\U0001f600", "api_key": REDACTED}

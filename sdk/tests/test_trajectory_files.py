@@ -55,6 +55,11 @@ def part_bytes(monkeypatch: pytest.MonkeyPatch) -> int:
     return 200
 
 
+def test_half_of_a_surrogate_pair_in_a_long_array_is_replaced(part_bytes: int) -> None:
+    elements = ", ".join(f'{{"id": "run-{number} \\ud83d"}}' for number in range(20))
+    assert ids_of(Parser(), f"[{elements}]".encode()) == [f"run-{number} \ufffd" for number in range(20)]
+
+
 def test_a_long_array_that_is_nested_too_deeply_is_named(part_bytes: int) -> None:
     parser: Any = Parser()
     (found,) = read_trajectories(parser, "f", 100_000 * b"[" + b"bad", "d")

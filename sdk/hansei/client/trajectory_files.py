@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from chassis.json_texts import repair_surrogates
 from hansei.client.errors import InvalidArgument
 from hansei.client.large_documents import shorten_texts
 from hansei.client.trajectories import TrajectoryRecord
@@ -97,7 +98,7 @@ def _list_independent_elements(content: bytes) -> list[bytes]:
         return []
     if any(isinstance(element, dict) and (_MESSAGE_KEYS & element.keys() or _is_part(element)) for element in array):
         return []
-    return [json.dumps(element, ensure_ascii=False).encode() for element in array]
+    return [repair_surrogates(json.dumps(element, ensure_ascii=False)).encode() for element in array]
 
 
 def _parse(client: Client, part: _FilePart, dataset: str) -> Iterator[TrajectoryRecord | UnreadablePart]:
