@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import ToolMessage
 
-from hansei.client.errors import Unavailable
+from hansei.client.errors import Internal, Unavailable
 from hansei.client.guards import MAX_REPORTED_MESSAGES, REFRESH_SECONDS, AsyncSessionGuard, SessionGuard
 from hansei.client.langchain_guard import build_guard_hook
 from hansei.evidence.v1 import guard_service_pb2 as pb
@@ -24,6 +24,7 @@ class RecordingService:
     def __init__(self, decision: pb.GuardDecision.ValueType = pb.GUARD_DECISION_DENY) -> None:
         self.decision = decision
         self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.request_ids: list[str] = []
         self.error: Exception | None = None
 
     def list_all(self, **fields: Any) -> pb.ListGuardsResponse:
@@ -41,7 +42,8 @@ class RecordingService:
         self._record("check", fields)
         return pb.CheckCallResponse(decision=self.decision, matches=[pb.GuardMatch(bullet_id="a", text=LESSON)])
 
-    def report_call(self, **fields: Any) -> pb.ReportCallResponse:
+    def report_call(self, *, request_id: str, **fields: Any) -> pb.ReportCallResponse:
+        self.request_ids.append(request_id)
         self._record("report", fields)
         return pb.ReportCallResponse()
 
@@ -149,6 +151,43 @@ async def test_both_guards_make_the_same_calls_and_decisions_also_in_an_outage(s
     assert await asynchronous.check("git_commit") == blocking.check("git_commit")
     await asynchronous.report_outcome(True)
     assert blocking.check("git_commit").decision == "deny"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_messages_and_calls_of_an_outage_are_reported_after_it_once_and_in_order(
+    service: RecordingService, is_async: bool
+) -> None:
+    blocking = build_guard(service)
+    asynchronous = AsyncSessionGuard(AsyncService(service), "d", "s", lambda: 0.0)  # type: ignore[arg-type]
+    guard = asynchronous if is_async else blocking
+
+    async def call(result: Any) -> Any:
+        return await result if is_async else result
+
+    await call(guard.refresh())
+    service.error = Unavailable("away")
+    guard.add_message("Please commit.")
+    await call(guard.report("git_push", {}, "done"))
+    guard.add_message("Now.")
+    assert (await call(guard.check("git_commit"))).decision == "deny"
+    service.error = None
+    assert (await call(guard.check("git_commit"))).decision == "deny"
+    assert service.methods == ["list", "report", "report", "check"]
+    texts = [[message.text for message in fields["messages"]] for method, fields in service.calls if method == "report"]
+    assert texts == [["Please commit."], ["Now."]]
+    first, *repeated = service.request_ids
+    assert repeated.count(first) == 2, "the repeated report has the id of the first"
+    assert len(set(service.request_ids)) == 2
+
+
+def test_a_report_that_the_server_refuses_is_not_sent_again(service: RecordingService) -> None:
+    guard = build_guard(service)
+    guard.refresh()
+    service.error = Internal("a bug")
+    guard.report("git_push", {}, "done")
+    service.error = None
+    guard.check("git_commit")
+    assert service.methods == ["list", "check"]
 
 
 def _request(tool: str = "git_commit") -> Any:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from chassis.targets.session import (
 )
 from chassis.targets.target import Target
 from hansei.client.calls import AsyncMode, BlockingMode
+from hansei.client.errors import Unavailable
 from hansei.client.outages import AWAY, warn
 from hansei.client.pages import join_pages, join_pages_async
 from hansei.client.services.evidence import GuardServiceClient
@@ -34,10 +37,12 @@ REFRESH_SECONDS = 30.0
 """The age at which the guards of a dataset are read again."""
 MAX_REPORTED_MESSAGES = 100
 """Messages of one report that the contract allows; more are reported in parts."""
+MAX_WAITING_REPORTS = 100
+"""Reports that wait for the end of an outage; of more, the oldest are dropped."""
 _PAGE_SIZE = 1_000
 _GUARDS_NOT_READ = "reading the guards failed"
 _NOT_CHECKED = "hansei is unavailable; the guard decides without the server"
-_CALL_NOT_REPORTED = "call of a guarded session was not reported"
+_CALL_NOT_REPORTED = "call of a guarded session could not be reported yet"
 _OUTCOME_NOT_REPORTED = "outcome of a guarded session was not reported"
 
 
@@ -70,6 +75,7 @@ class _LocalGuard:
         self._lock = threading.RLock()
         self._history = SessionHistory()
         self._messages: list[pb.SessionMessage] = []
+        self._reports: deque[dict[str, Any]] = deque(maxlen=MAX_WAITING_REPORTS)
         self._events = 0
         self._compiled: dict[tuple[str, str, int, str], CallGuard] = {}
         self._index = GuardIndex()
@@ -114,26 +120,40 @@ class _LocalGuard:
                 self.unchecked += 1
             return call, find_matches(self._index, call, self._history)
 
-    def _take_reports(self) -> list[dict[str, Any]]:
-        """Take the messages of the session, and return the reports with them."""
+    def _take_report(self) -> dict[str, Any] | None:
+        """Return the next report, or None: messages and calls in their order, those of an outage first."""
         with self._lock:
-            messages, self._messages = self._messages, []
+            if not self._reports:
+                self._queue_reports()
+            return self._reports.popleft() if self._reports else None
+
+    def _return_report(self, report: dict[str, Any]) -> None:
+        """Let a report that did not reach the server be the next one again; by its id it takes effect once."""
+        with self._lock:
+            if len(self._reports) < MAX_WAITING_REPORTS:
+                self._reports.appendleft(report)
+
+    def _queue_reports(self, **call: Any) -> None:
+        """Queue the reports of the messages since the last ones; the last of them also has the fields of a call."""
+        messages, self._messages = self._messages, []
         starts = range(0, len(messages), MAX_REPORTED_MESSAGES)
-        parts = (messages[start : start + MAX_REPORTED_MESSAGES] for start in starts)
-        return [{**self._session_fields, "messages": part} for part in parts]
+        parts: list[dict[str, Any]] = [
+            {"messages": messages[start : start + MAX_REPORTED_MESSAGES]} for start in starts
+        ]
+        if call:
+            *earlier, last = parts or [{}]
+            parts = [*earlier, {**last, **call}]
+        self._reports.extend({**self._session_fields, "request_id": str(uuid.uuid4()), **part} for part in parts)
 
     def _build_check(self, call: ToolCallRequest) -> dict[str, Any]:
         return {**self._session_fields, "call": _encode_call(call), "min_events": self._events}
 
-    def _add_call(
-        self, tool: str, arguments: Mapping[str, Any] | None, result: Any, failed: bool
-    ) -> list[dict[str, Any]]:
-        """Add a call to the session, and return the reports with the messages before it and, last, the call."""
+    def _add_call(self, tool: str, arguments: Mapping[str, Any] | None, result: Any, failed: bool) -> None:
+        """Add a call to the session, and queue its report."""
         call = ToolCallRequest(tool, dict(arguments or {}))
         with self._lock:
             self._history.add_call(call, result, is_success=not failed)
-        *earlier, last = self._take_reports() or [self._session_fields]
-        return [*earlier, {**last, "call": _encode_call(call), "result": shorten_result(result), "failed": failed}]
+            self._queue_reports(call=_encode_call(call), result=shorten_result(result), failed=failed)
 
 
 class SessionGuard(_LocalGuard):
@@ -157,17 +177,15 @@ class SessionGuard(_LocalGuard):
         if not matches.matches:
             return _ALLOWED
         with self._warn_of_outage(_NOT_CHECKED):
-            for report in self._take_reports():
-                self._events = self._service.report_call(**report).events
+            self._send_reports()
             return _read_verdict(self._service.check_call(**self._build_check(call)))
         return _decide(matches)
 
     def report(self, tool: str, arguments: Mapping[str, Any] | None, result: Any, *, failed: bool = False) -> None:
         """Add a call that was made, with its result, for the checks of later calls."""
-        reports = self._add_call(tool, arguments, result, failed)
+        self._add_call(tool, arguments, result, failed)
         with self._warn_of_outage(_CALL_NOT_REPORTED):
-            for report in reports:
-                self._events = self._service.report_call(**report).events
+            self._send_reports()
 
     def report_outcome(self, succeeded: bool) -> None:
         """Report how the task ended, by more than the agent's own word: modes of guards follow from it. Once counts."""
@@ -180,6 +198,15 @@ class SessionGuard(_LocalGuard):
             read = join_pages(self._service.list_all, dataset=self.dataset, page_size=_PAGE_SIZE)
             self._set_guards(read.guards)
         self._read_at = self._clock()
+
+    def _send_reports(self) -> None:
+        """Send the reports that wait."""
+        while (report := self._take_report()) is not None:
+            try:
+                self._events = self._service.report_call(**report).events
+            except Unavailable:
+                self._return_report(report)
+                raise
 
 
 class AsyncSessionGuard(_LocalGuard):
@@ -203,8 +230,7 @@ class AsyncSessionGuard(_LocalGuard):
         if not matches.matches:
             return _ALLOWED
         with self._warn_of_outage(_NOT_CHECKED):
-            for report in self._take_reports():
-                self._events = (await self._service.report_call(**report)).events
+            await self._send_reports()
             return _read_verdict(await self._service.check_call(**self._build_check(call)))
         return _decide(matches)
 
@@ -212,10 +238,9 @@ class AsyncSessionGuard(_LocalGuard):
         self, tool: str, arguments: Mapping[str, Any] | None, result: Any, *, failed: bool = False
     ) -> None:
         """Add a call that was made, with its result; see `SessionGuard.report`."""
-        reports = self._add_call(tool, arguments, result, failed)
+        self._add_call(tool, arguments, result, failed)
         with self._warn_of_outage(_CALL_NOT_REPORTED):
-            for report in reports:
-                self._events = (await self._service.report_call(**report)).events
+            await self._send_reports()
 
     async def report_outcome(self, succeeded: bool) -> None:
         """Report how the task ended; see `SessionGuard.report_outcome`."""
@@ -228,6 +253,15 @@ class AsyncSessionGuard(_LocalGuard):
             read = await join_pages_async(self._service.list_all, dataset=self.dataset, page_size=_PAGE_SIZE)
             self._set_guards(read.guards)
         self._read_at = self._clock()
+
+    async def _send_reports(self) -> None:
+        """Send the reports that wait."""
+        while (report := self._take_report()) is not None:
+            try:
+                self._events = (await self._service.report_call(**report)).events
+            except Unavailable:
+                self._return_report(report)
+                raise
 
 
 def _compile(guard: pb.Guard) -> CallGuard | None:
