@@ -112,19 +112,22 @@ class IssuerTokens:
             raise ValueError("the token is not valid yet: `iat` or `nbf` is in the future")
 
     async def _find_key(self, key_id: str) -> jwt.PyJWK:
-        expired = self._fetched_at is None or self._seconds() - self._fetched_at >= KEY_SET_SECONDS
-        if expired or (key_id not in self._keys and self._seconds() - (self._fetched_at or 0) >= MIN_REFETCH_SECONDS):
-            async with self._fetching:
+        is_old = self._fetched_at is None or self._seconds() - self._fetched_at >= KEY_SET_SECONDS
+        if is_old or key_id not in self._keys:
+            async with self._fetching:  # a fetch in progress may bring the key
                 await self._refresh_keys()
         return self._keys[key_id] if key_id or len(self._keys) != 1 else next(iter(self._keys.values()))
 
     async def _refresh_keys(self) -> None:
         now = self._seconds()
         if self._fetched_at is not None and now - self._fetched_at < MIN_REFETCH_SECONDS:
-            return  # another call was first
-        self._fetched_at = now
+            return
+        before, self._fetched_at = self._fetched_at, now
         try:
             self._keys = dict(_select_signing_keys((await self._fetch_key_set())["keys"]))
+        except asyncio.CancelledError:
+            self._fetched_at = before  # the next caller fetches them
+            raise
         except Exception as error:  # cached keys stay valid, so an unavailable issuer locks nobody out
             problem = f"{type(error).__name__}: {error}"[:300]
             log.warning("reading the keys of the issuer failed; using the cached keys", error=problem)

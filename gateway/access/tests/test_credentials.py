@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -21,10 +22,11 @@ from sqlalchemy import create_engine, text
 from chassis.errors import HanseiError, InvalidArgument, NotFound
 from chassis.guard import own_credential, read_credential
 from chassis.settings import BadSetting
+from gateway.access.adapters.issuer_tokens import IssuerTokens, TokenIssuer
 from gateway.access.adapters.sql.schema import MIGRATIONS
 from gateway.access.bootstrap import build_access
 from gateway.access.domain.errors import CredentialInvalid, CredentialMissing
-from gateway.access.domain.principal import SYSTEM, build_tenant_prefix, validate_tenant
+from gateway.access.domain.principal import SYSTEM, Allowance, build_tenant_prefix, validate_tenant
 from gateway.access.settings import AccessSettings
 from gateway.access.tests.access_system import AccessSystem, open_access
 from gateway.contract import load_contract
@@ -161,13 +163,17 @@ def test_no_tenant_prefix_begins_with_another() -> None:
 # Tokens of an issuer
 
 
-def jwks(folder: Path, *keys: tuple[str, Any]) -> str:
+def build_key_set(*keys: tuple[str, Any]) -> dict[str, Any]:
     made = []
     for kid, key in keys:
         form = RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else ECAlgorithm
         made.append({**json.loads(form.to_jwk(key.public_key())), "kid": kid, "use": "sig"})
+    return {"keys": made}
+
+
+def jwks(folder: Path, *keys: tuple[str, Any]) -> str:
     file = folder / "jwks.json"
-    file.write_text(json.dumps({"keys": made}))
+    file.write_text(json.dumps(build_key_set(*keys)))
     return str(file)
 
 
@@ -273,6 +279,27 @@ async def test_new_issuer_keys_are_loaded_and_an_outage_keeps_the_cached_ones(tm
         (tmp_path / "jwks.json").unlink()
         system.clock.move(400)
         await system.guard.authenticate(sign(claims(system), OTHER, kid="new"))
+
+
+async def test_tokens_that_arrive_during_the_first_fetch_of_the_keys_wait_for_it(tmp_path: Path) -> None:
+    fetches: asyncio.Queue[asyncio.Future[dict[str, Any]]] = asyncio.Queue()
+
+    async def fetch_key_set() -> dict[str, Any]:
+        fetch: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        fetches.put_nowait(fetch)
+        return await fetch
+
+    async with open_access(tmp_path) as system:
+        issuer = TokenIssuer("https://id.example", "hansei", ["RS256"], 30.0, "tenant", "scope", "", Allowance())
+        tokens = IssuerTokens(issuer, fetch_key_set, seconds=system.clock.monotonic, now=system.clock.now)
+        token = sign(claims(system)).removeprefix("Bearer ")
+        async with asyncio.timeout(30):
+            left, *arriving = [asyncio.create_task(tokens.authenticate(token)) for _ in range(3)]
+            await fetches.get()
+            left.cancel()  # its caller did not wait; the next one fetches the keys
+            (await fetches.get()).set_result(build_key_set(("one", RSA)))
+        assert [principal.name for principal in await asyncio.gather(*arriving)] == ["oidc:ann"] * 2
+    assert (left.cancelled(), fetches.empty()) == (True, True)
 
 
 # Calls that require a credential
