@@ -96,7 +96,9 @@ class TenantShares:
             granted_at = await slot
             self._adapt_limit(self._seconds() - granted_at)
         except asyncio.CancelledError:
-            if slot.done() and not slot.cancelled():
+            if slot in tenant.waiting:
+                tenant.waiting.remove(slot)
+            elif not slot.cancelled():
                 tenant.running -= 1  # the slot came together with the cancellation
             self._start_waiting(tenant)
             raise

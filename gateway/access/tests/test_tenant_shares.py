@@ -174,6 +174,22 @@ async def test_calls_beyond_those_that_may_wait_are_refused(shares: TenantShares
     await asyncio.gather(*tasks)
 
 
+async def test_calls_that_were_cancelled_while_they_waited_do_not_count_as_waiting(shares: TenantShares) -> None:
+    await touch(shares, "b")
+    flood = Flood(shares, "a")
+    tasks = [asyncio.create_task(flood.call()) for _ in range(2)]
+    while flood.running < 2:
+        await settle()
+    left = [asyncio.create_task(flood.call()) for _ in range(MAX_WAITING)]
+    await settle()
+    await cancel(left)
+    tasks.append(asyncio.create_task(flood.call()))
+    await settle()
+    flood.ends.set()
+    await asyncio.gather(*tasks)
+    assert flood.finished == 3
+
+
 async def test_a_cancelled_call_gives_its_slot_to_the_next_one(shares: TenantShares) -> None:
     await touch(shares, "b")
     flood = Flood(shares, "a")
