@@ -23,12 +23,15 @@ from chassis.errors import HanseiError, InvalidArgument, NotFound
 from chassis.guard import own_credential, read_credential
 from chassis.settings import BadSetting
 from gateway.access.adapters.issuer_tokens import IssuerTokens, TokenIssuer
+from gateway.access.adapters.sql.repository import AccessRepository
 from gateway.access.adapters.sql.schema import MIGRATIONS
 from gateway.access.bootstrap import build_access
+from gateway.access.domain.api_key import ApiKey, ApiKeyRequest
 from gateway.access.domain.errors import CredentialInvalid, CredentialMissing
 from gateway.access.domain.principal import SYSTEM, Allowance, build_tenant_prefix, validate_tenant
 from gateway.access.settings import AccessSettings
 from gateway.access.tests.access_system import AccessSystem, open_access
+from gateway.access.usecases.api_keys import ApiKeys
 from gateway.contract import load_contract
 from libs.storage.database import Database
 
@@ -102,6 +105,38 @@ async def test_a_revoked_key_is_refused_at_once_here_and_soon_by_other_gateways(
         await elsewhere.guard.authenticate(credential)  # its cached keys are still fresh
         elsewhere.clock.move(5)
         await refusal(elsewhere, credential)
+
+
+class OvertakenStore:
+    """A store whose first read returns when it may, with the key as it was when it was read."""
+
+    def __init__(self, repository: AccessRepository) -> None:
+        self._repository = repository
+        self.has_read, self.may_return = asyncio.Event(), asyncio.Event()
+
+    async def find_key(self, key_id: str) -> ApiKey | None:
+        key = await self._repository.find_key(key_id)
+        if not self.has_read.is_set():
+            self.has_read.set()
+            await self.may_return.wait()
+        return key
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._repository, name)
+
+
+async def test_a_read_that_a_revocation_overtakes_does_not_keep_the_key_valid(tmp_path: Path) -> None:
+    async with open_access(tmp_path) as system:
+        store = OvertakenStore(system.access.repository)
+        keys = ApiKeys(store, seconds=system.clock.monotonic, now=system.clock.now, cache_seconds=5)
+        key, credential = await keys.create_key(ApiKeyRequest("test", "acme", ["read"], Allowance(), None), "test")
+        reading = asyncio.create_task(keys.authenticate(credential))
+        await store.has_read.wait()
+        await keys.revoke_key(key.id, "acme")
+        store.may_return.set()
+        await reading
+        with pytest.raises(CredentialInvalid):
+            await keys.authenticate(credential)
 
 
 async def test_a_tenant_revokes_its_own_keys_only(tmp_path: Path) -> None:

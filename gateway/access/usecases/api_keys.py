@@ -11,6 +11,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 
 from cachetools import TLRUCache
@@ -63,9 +64,11 @@ class ApiKeys:
         key = await self._store.find_key(key_id)
         if key is None or (tenant and key.tenant != tenant):
             raise KeyNotFound(key_id)
-        await self._store.revoke_key(key_id, self._now())
-        self._cache.pop(key_id, None)
-        return await self._store.find_key(key_id) or key
+        revoked_at = key.revoked_at or self._now()
+        await self._store.revoke_key(key_id, revoked_at)
+        revoked = replace(key, revoked_at=revoked_at)
+        self._cache[key_id] = revoked, self._seconds()
+        return revoked
 
     async def authenticate(self, text: str) -> Principal:
         """Return the principal of a key. Raises CredentialInvalid."""
@@ -95,7 +98,7 @@ class ApiKeys:
         if cached is not None:
             return cached[0]
         read_at, key = self._seconds(), await self._store.find_key(key_id)
-        if key is not None:
+        if key is not None and key_id not in self._cache:  # it may have been revoked meanwhile
             self._cache[key_id] = key, read_at
         return key
 
