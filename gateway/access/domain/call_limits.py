@@ -55,6 +55,13 @@ class CallLimits:
             self._saved[name] = self._saved.get(name, 0) + calls
         return self._day, counts
 
+    def return_unsaved_counts(self, day: str, counts: Mapping[str, int]) -> None:
+        """Count calls that could not be saved as unsaved again."""
+        if day == self._day:
+            for name, calls in counts.items():
+                self._saved[name] -= calls
+                self._unsaved[name] = self._unsaved.get(name, 0) + calls
+
     def update_totals(self, day: str, totals: Mapping[str, int]) -> None:
         """Take over the saved counts of all gateways of a day."""
         if day == self._day:

@@ -6,8 +6,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine, text
 
-from chassis.errors import NotFound, PermissionDenied, ResourceExhausted
+from chassis.errors import HanseiError, NotFound, PermissionDenied, ResourceExhausted
 from gateway.access.domain.errors import CredentialRevoked, ScopeMissing
 from gateway.access.domain.principal import SYSTEM, Principal
 from gateway.access.domain.tenant_shares import PAUSE_SECONDS
@@ -127,6 +128,28 @@ async def test_calls_per_day_are_counted_over_all_gateways(tmp_path: Path) -> No
             assert 0 < (caught.value.retry_after or 0) <= 86_400
         first.clock.move(86_400)
         await call_guarded(first, SEARCH, await first.guard.authenticate(credential), request)
+
+
+@pytest.mark.parametrize("table", ["access_key", "access_call_count"])
+async def test_counts_and_last_uses_survive_an_outage_of_the_database(tmp_path: Path, table: str) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'gateway.db'}")
+    async with open_access(tmp_path) as first, open_access(tmp_path) as second:
+        credential = await first.key("acme", "read", calls_per_day=1)
+        request = search.SearchRequest(dataset="acme--d")
+        await call_guarded(first, SEARCH, await first.guard.authenticate(credential), request)
+        used_at = first.clock.now()
+        with engine.begin() as connection:
+            connection.execute(text(f"ALTER TABLE {table} RENAME TO gone"))
+        with pytest.raises(HanseiError):
+            await first.access.synchronization.synchronize()
+        with engine.begin() as connection:
+            connection.execute(text(f"ALTER TABLE gone RENAME TO {table}"))
+        for system in (first, second):
+            await system.access.synchronization.synchronize()
+        with pytest.raises(ResourceExhausted, match="1 calls a day"):
+            await call_guarded(second, SEARCH, await second.guard.authenticate(credential), request)
+        (key,) = await second.access.repository.list_keys("acme", "", 10)
+        assert key.last_used_at == used_at
 
 
 @pytest.mark.parametrize("ends", ["revoked", "expired"])

@@ -16,6 +16,7 @@ from datetime import datetime
 
 from cachetools import TLRUCache
 
+from chassis.errors import HanseiError
 from gateway.access.domain.api_key import ApiKey, ApiKeyRequest
 from gateway.access.domain.errors import CredentialInvalid, KeyNotFound
 from gateway.access.domain.principal import Principal
@@ -88,10 +89,14 @@ class ApiKeys:
         return key is not None and key.is_valid(self._now())
 
     async def save_last_uses(self) -> None:
-        """Store when keys were last used."""
+        """Store when keys were last used. Raises StoreUnavailable; then they are stored the next time."""
         last_uses, self._last_uses = self._last_uses, {}
         if last_uses:
-            await self._store.save_last_uses(last_uses)
+            try:
+                await self._store.save_last_uses(last_uses)
+            except HanseiError:
+                self._last_uses = last_uses | self._last_uses
+                raise
 
     async def _find_key(self, key_id: str) -> ApiKey | None:
         cached = self._cache.get(key_id)

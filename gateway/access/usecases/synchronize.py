@@ -47,4 +47,9 @@ class Synchronization:
         await self._cancel_revoked_calls()
         await self._keys.save_last_uses()
         day, counts = self._limits.take_unsaved_counts()
-        self._limits.update_totals(day, await self._counts.add_calls(day, counts))
+        try:
+            totals = await self._counts.add_calls(day, counts)
+        except HanseiError:
+            self._limits.return_unsaved_counts(day, counts)
+            raise
+        self._limits.update_totals(day, totals)
