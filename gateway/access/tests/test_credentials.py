@@ -159,6 +159,18 @@ async def test_the_last_use_of_a_key_is_stored(tmp_path: Path) -> None:
     assert key.last_used_at == used_at
 
 
+async def test_an_earlier_use_at_another_gateway_does_not_replace_the_last_use(tmp_path: Path) -> None:
+    async with open_access(tmp_path) as slow, open_access(tmp_path) as fast:
+        credential = await slow.key("acme", "read")
+        await slow.guard.authenticate(credential)
+        fast.clock.move(3)
+        await fast.guard.authenticate(credential)
+        for system in (fast, slow):
+            await system.access.synchronization.synchronize()
+        (key,) = await slow.access.repository.list_keys("acme", "", 10)
+    assert key.last_used_at == fast.clock.now()
+
+
 async def test_the_credential_of_the_process_authenticates_the_system(tmp_path: Path) -> None:
     async with open_access(tmp_path) as system:
         assert await system.guard.authenticate(own_credential()) is SYSTEM

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, or_, select, update
 
 from gateway.access.adapters.sql.schema import api_key, audit_record, call_count, owner
 from gateway.access.domain.api_key import ApiKey
@@ -50,8 +50,10 @@ def update_revoked(connection: Connection, key_id: str, at: datetime) -> None:
 
 
 def update_last_uses(connection: Connection, last_uses: Mapping[str, datetime]) -> None:
-    """Set when keys were last used."""
-    statement = update(api_key).where(api_key.c.id == bindparam("key_id")).values(last_used_at=bindparam("used_at"))
+    """Set when keys were last used; a later stored time stays."""
+    is_later = or_(api_key.c.last_used_at.is_(None), api_key.c.last_used_at < bindparam("used_at"))
+    statement = update(api_key).where(api_key.c.id == bindparam("key_id"), is_later)
+    statement = statement.values(last_used_at=bindparam("used_at"))
     connection.execute(statement, [{"key_id": key_id, "used_at": at} for key_id, at in last_uses.items()])
 
 

@@ -37,7 +37,7 @@ class AccessRepository:
         await self._database.write(lambda connection: queries.update_revoked(connection, key_id, at), _KEY)
 
     async def save_last_uses(self, last_uses: Mapping[str, datetime]) -> None:
-        """Store when keys were last used."""
+        """Store when keys were last used; a later stored time stays."""
         await self._database.write(lambda connection: queries.update_last_uses(connection, last_uses), _KEY)
 
     async def add_calls(self, day: str, counts: Mapping[str, int]) -> dict[str, int]:
