@@ -114,14 +114,12 @@ class GroupCommitWriter:
             connection.exec_driver_sql("RELEASE SAVEPOINT unit")
         except Exception as error:
             unit.error = self._translate_error(error)
-            # When the database gave up the whole transaction (a full disk, a lost connection) nothing of the batch is
-            # written, and the error that made it give up is the one that counts.
-            if connection.invalidated:
-                raise
             try:
                 connection.exec_driver_sql("ROLLBACK TO SAVEPOINT unit")
-            except SQLAlchemyError:
-                raise error from None
+            except SQLAlchemyError as lost:
+                # The database gave up the whole transaction (a full disk, a lost connection): nothing of the batch is
+                # written. The error that made it give up counts for all; an error of the unit itself, for it alone.
+                raise (lost if unit.error is error else error) from None
 
 
 def _settle_futures(units: list[_Unit[Any]]) -> None:

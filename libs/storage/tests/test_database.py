@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, Engine, Text, column, event, select, table, text
 
-from chassis.errors import NotFound
+from chassis.errors import Internal, NotFound
 from libs.storage.database import Database
 from libs.storage.errors import StoreConflict, StoreUnavailable
 from libs.storage.migrations import VERSION_COLUMN, Migrations
@@ -84,6 +84,23 @@ async def test_a_unit_that_fails_takes_no_other_of_its_commit_with_it(database: 
     assert isinstance(outcomes[1], StoreConflict)
     assert outcomes[2] == 1
     assert await database.read(item_names) == ["good", "there"]
+
+
+async def test_an_error_of_one_unit_reaches_no_other_when_the_transaction_is_lost(database: Database) -> None:
+    def fail(connection: Connection) -> None:
+        connection.exec_driver_sql("ROLLBACK")  # as a database does that gives up the transaction
+        raise NotFound("nothing of this caller's")
+
+    async with BlockedWriter(database):
+        tasks = [
+            asyncio.create_task(database.write(lambda connection: add_item(connection, "good"), "a")),
+            asyncio.create_task(database.write(fail, "b")),
+        ]
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(outcomes[1], NotFound)
+    assert isinstance(outcomes[0], Internal | StoreUnavailable)
+    assert await database.read(item_names) == []
+    await database.write(lambda connection: add_item(connection, "good"))
 
 
 async def test_a_unit_alone_that_fails_leaves_nothing(database: Database) -> None:
