@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chassis.calls import CORRELATION_ID_KEY, Call, current_call, read_correlation_id
@@ -51,6 +52,8 @@ class RequestLimits:
                         body = await self._read_body(headers, receive)
                 except TimeoutError:
                     return await build_too_slow(self.body_seconds)(scope, receive, send)
+                except ClientDisconnect:
+                    return None
                 if body is None:
                     return await build_too_large(self.max_body_bytes)(scope, receive, send)
                 return await self.app(scope, _replay(body, receive), send)
@@ -61,13 +64,18 @@ class RequestLimits:
             return await build_problem(error)(scope, receive, send)
 
     async def _read_body(self, headers: Headers, receive: Receive) -> bytes | None:
-        """Return the body; None, without reading the rest, if it is too large."""
+        """Return the body; None, without reading the rest, if it is too large.
+
+        Raises ClientDisconnect for a body that does not arrive whole: its beginning may look like a whole one.
+        """
         declared = headers.get("content-length", "0")
         if declared.isdecimal() and int(declared) > self.max_body_bytes:
             return None
         body = bytearray()
         while True:
             message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
             body += message.get("body", b"")
             if len(body) > self.max_body_bytes:
                 return None

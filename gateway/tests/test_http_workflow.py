@@ -8,10 +8,14 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
 from chassis import deadlines
 from chassis.errors import DataLoss, DeadlineExceeded, ResourceExhausted, Unavailable
+from chassis.server.admission import Admission
 from gateway.access.tests.access_system import open_access
+from gateway.http.auth import Authentication
+from gateway.http.middleware import RequestLimits
 from gateway.tests.scripted_http import Peers, client_of
 
 JSON = {"Content-Type": "application/json"}
@@ -218,3 +222,23 @@ async def test_an_incomplete_body_frees_its_admission_slot() -> None:
     async with client_of(Peers(), body_seconds=0, limit=1) as client:
         slow = await client.post("/workflow/run", content=never(), headers=JSON)
     assert (slow.status_code, slow.json()["reason"]) == (408, "BODY_TOO_SLOW")
+
+
+async def test_a_body_that_does_not_arrive_whole_is_not_handled() -> None:
+    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
+        raise AssertionError("a body that looks whole is not")
+
+    async def receive() -> Message:
+        return messages.pop(0)
+
+    async def send(message: Message) -> None:
+        raise AssertionError("nobody reads a response")
+
+    messages: list[Message] = [
+        {"type": "http.request", "body": b"{}", "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+    admission = Admission("HTTP requests", 1, 1.0)
+    limits = RequestLimits(handle, Authentication(None), admission, max_body_bytes=100, body_seconds=10.0)
+    await limits({"type": "http", "method": "POST", "path": "/v1/traces", "headers": []}, receive, send)
+    assert (messages, admission.in_flight) == ([], 0)
