@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chassis.calls import CORRELATION_ID_KEY, Call, current_call, read_correlation_id
-from chassis.errors import PermissionDenied, ResourceExhausted, Unauthenticated, Unavailable
+from chassis.errors import HanseiError, Unauthenticated
 from chassis.server.admission import Admission
 from gateway.http.auth import CALLER, Authentication
 from gateway.http.paths import decode_path
@@ -60,7 +60,7 @@ class RequestLimits:
         except Unauthenticated:
             refusal = JSONResponse({"error": "Unauthorized"}, 401, {"WWW-Authenticate": "Bearer"})
             return await refusal(scope, receive, send)
-        except (PermissionDenied, ResourceExhausted, Unavailable) as error:
+        except HanseiError as error:
             return await build_problem(error)(scope, receive, send)
 
     async def _read_body(self, headers: Headers, receive: Receive) -> bytes | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import create_engine, text
 from starlette.types import Message, Receive, Scope, Send
 
 from chassis import deadlines
@@ -222,6 +223,16 @@ async def test_an_incomplete_body_frees_its_admission_slot() -> None:
     async with client_of(Peers(), body_seconds=0, limit=1) as client:
         slow = await client.post("/workflow/run", content=never(), headers=JSON)
     assert (slow.status_code, slow.json()["reason"]) == (408, "BODY_TOO_SLOW")
+
+
+async def test_an_error_of_the_store_of_keys_is_answered_with_its_reason(tmp_path: Path) -> None:
+    async with open_access(tmp_path) as system, client_of(Peers(), guard=system.guard) as client:
+        credential = await system.key("acme", "read")
+        engine = create_engine(f"sqlite:///{tmp_path / 'gateway.db'}")
+        with engine.begin() as connection:
+            connection.execute(text("UPDATE access_key SET created_at = 'damaged'"))
+        response = await client.get("/v1/playbooks/acme--d", headers={"Authorization": credential})
+    assert (response.status_code, response.json()["reason"]) == (500, "STORE_CORRUPT")
 
 
 async def test_a_body_that_does_not_arrive_whole_is_not_handled() -> None:
