@@ -17,6 +17,7 @@ from starlette.responses import Response
 from chassis.errors import HanseiError
 from gateway.contract import get_path
 from gateway.http.auth import Authentication
+from gateway.http.json_codec import convert
 from gateway.http.problems import get_http_status
 from gateway.otlp.rpc.convert import JSON, PROTOBUF, decode_request, decompress, encode_response
 from gateway.otlp.rpc.servicer import LOGS_METHOD, TRACE_METHOD
@@ -44,7 +45,8 @@ def build_routes(receiver: ExportReceiver, authentication: Authentication, max_b
             async with authentication.authorize(get_path(method), request):
                 encoding = request.headers.get("content-encoding", "").strip().lower()
                 body = decompress(await request.body(), encoding, max_bytes)
-                response = await receive(decode_request(body, content_type, GetMessageClass(method.input_type)()))
+                message = GetMessageClass(method.input_type)()
+                response = await receive(await convert(len(body), decode_request, body, content_type, message))
         except HanseiError as error:
             return _answer_error(error, content_type)
         return Response(encode_response(response, content_type), media_type=content_type)

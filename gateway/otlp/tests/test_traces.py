@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -11,12 +12,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from fastapi import FastAPI
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from chassis.errors import HanseiError, InvalidArgument, RequestIdReused, Unavailable
 from gateway.access.domain.principal import SYSTEM, Principal
+from gateway.http import otlp
+from gateway.http.auth import Authentication
+from gateway.http.json_codec import LARGE_BYTES
 from gateway.otlp.adapters.sql.repository import TraceRepository
 from gateway.otlp.adapters.sql.schema import MIGRATIONS
 from gateway.otlp.domain.datasets import parse_datasets
@@ -382,3 +388,25 @@ def test_wrong_mappings_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"must be|twice"):
         parse_datasets(text)
     assert parse_datasets(" shop = a , * = b,") == {"shop": "a", "*": "b"}
+
+
+@pytest.mark.parametrize(("size", "is_in_thread"), [(10, False), (LARGE_BYTES, True)])
+async def test_large_exports_are_decoded_in_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, is_in_thread: bool
+) -> None:
+    threads: list[int] = []
+
+    def decode(*arguments: Any) -> Any:
+        threads.append(threading.get_ident())
+        return decode_request(*arguments)
+
+    monkeypatch.setattr(otlp, "decode_request", decode)
+    span = {"traceId": TRACE, "spanId": "a1" * 8, "name": "x" * size}
+    body = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]})
+    async with open_system(tmp_path) as system:
+        router = otlp.build_routes(system.receiver, Authentication(None), max_bytes=10 * LARGE_BYTES)
+        app = FastAPI()
+        app.include_router(router)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://gateway") as client:
+            response = await client.post("/v1/traces", content=body, headers={"Content-Type": JSON})
+    assert (response.status_code, [ident != threading.get_ident() for ident in threads]) == (200, [is_in_thread])
