@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from cachetools import LRUCache
@@ -89,14 +89,14 @@ class TextEmbedder:
 
     async def embed_queries(self, texts: Sequence[str]) -> Float32s:
         """Return the vectors of queries, shape (n, d). Raises `EmbeddingFailed`."""
-        absent = [text for text in dict.fromkeys(texts) if text not in self._queries]
-        self._count("queries", len(set(texts)) - len(absent), len(absent))
-        made: Mapping[str, Float32s] = {}
+        vectors = {text: self._queries[text] for text in dict.fromkeys(texts) if text in self._queries}
+        absent = [text for text in dict.fromkeys(texts) if text not in vectors]
+        self._count("queries", len(vectors), len(absent))
         if absent:
             made = dict(zip(absent, await self._embed(absent, queries=True), strict=True))
-        vectors = [made[text] if text in made else self._queries[text] for text in texts]
-        self._queries.update(made)
-        return np.array(vectors, np.float32).reshape(len(texts), self._dimension)
+            self._queries.update(made)
+            vectors |= made
+        return np.array([vectors[text] for text in texts], np.float32).reshape(len(texts), self._dimension)
 
     async def _embed(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
         try:

@@ -83,6 +83,20 @@ async def test_embeddings_of_queries_are_cached_in_memory_up_to_a_limit() -> Non
     assert model.calls == [["a", "b"], ["c"], ["b"]]
 
 
+async def test_a_query_that_others_evict_from_the_cache_meanwhile_keeps_its_embedding() -> None:
+    class EvictingModel(CountingModel):
+        async def embed(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
+            if texts == ["new"]:
+                await embed.embed_queries(["b", "c"])
+            return await super().embed(texts, queries=queries)
+
+    model = EvictingModel()
+    embed = TextEmbedder(model, capacity=2)
+    first = await embed.embed_queries(["a"])
+    assert (await embed.embed_queries(["a", "new"]))[:1].tolist() == first.tolist()
+    assert model.calls == [["a"], ["b", "c"], ["new"]]
+
+
 async def test_a_broken_database_does_not_fail_an_embedding(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "vectors.db"
     file.write_bytes(b"this is not a database" * 100)
