@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import threading
@@ -27,7 +28,7 @@ from gateway.otlp.adapters.sql.repository import TraceRepository
 from gateway.otlp.adapters.sql.schema import MIGRATIONS
 from gateway.otlp.domain.datasets import parse_datasets
 from gateway.otlp.domain.errors import MalformedExport, TraceStoreFull
-from gateway.otlp.domain.trace import TraceLimits
+from gateway.otlp.domain.trace import PartKind, TraceKey, TraceLimits, TracePart
 from gateway.otlp.rpc.convert import JSON, PROTOBUF, decode_request, decompress
 from gateway.otlp.usecases import learn_traces
 from gateway.otlp.usecases.learn_traces import TraceLearning
@@ -236,6 +237,22 @@ async def test_an_unavailable_service_postpones_and_a_refused_trace_is_given_up(
         assert (system.jobs, system.counts) == ([], ["given up"])
         system.advance(3600)
         assert await system.learn_due() == 0
+
+
+async def test_a_stored_trace_that_cannot_be_read_stops_no_other(tmp_path: Path) -> None:
+    async with open_system(tmp_path) as system:
+        damaged = TracePart(TraceKey("d", OTHER), PartKind.SPANS, b"\xff", 1, has_root=True)
+        await system.repository.add_parts("", [damaged])
+        system.advance(1)
+        await system.receiver.receive_spans(spans("a1", root=True))
+        system.advance(10)
+        running = asyncio.create_task(system.learning.run())
+        async with asyncio.timeout(20):
+            while not system.jobs:
+                system.learning.notify()
+                await asyncio.sleep(0.01)
+        running.cancel()
+        assert system.counts == ["learned"]
 
 
 async def test_an_evaluation_that_comes_later_is_reported_for_the_servings(tmp_path: Path) -> None:

@@ -74,6 +74,8 @@ class TraceLearning:
                 seconds = SWEEP_SECONDS if due is None else (due - self._now()).total_seconds()
             except HanseiError as error:
                 log.warning("learning of traces failed; trying again later", error=str(error))
+            except Exception:
+                log.exception("learning of traces failed unexpectedly; trying again later")
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(max(seconds, 0.05), SWEEP_SECONDS)):
                     await self._changed.wait()

@@ -191,6 +191,19 @@ async def test_trajectories_that_fail_for_good_delay_no_others(tmp_path: Path) -
         assert system.results == {DeliveryResult.DELIVERED: 2}
 
 
+async def test_a_stored_trajectory_that_cannot_be_read_stops_no_other(tmp_path: Path) -> None:
+    async with open_outbox(tmp_path) as system:
+        await system.repository.add(b"\xff")
+        await system.outbox.add(make_request("good"))
+        running = asyncio.create_task(system.outbox.run())
+        async with asyncio.timeout(20):
+            await system.finished.acquire()
+            await system.outbox.add(make_request("later"))
+            await system.finished.acquire()
+        running.cancel()
+        assert system.archive.stored == ["good", "later"]
+
+
 async def test_an_archive_that_stores_nothing_loses_no_trajectory(tmp_path: Path) -> None:
     async with open_outbox(tmp_path) as system:
         system.archive.faults = {f"t-{number}": [Internal("fault")] * 15 for number in range(3)}

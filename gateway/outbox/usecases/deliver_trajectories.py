@@ -131,7 +131,7 @@ class TrajectoryOutbox:
         while True:
             self._added.clear()
             delivered, _ = await self._policy.run(
-                self._deliver_batch, lambda error: isinstance(error, HanseiError), before_pause=_log_pause
+                self._deliver_batch, lambda error: isinstance(error, Exception), before_pause=_log_pause
             )
             if delivered < BATCH:
                 await asyncio.sleep(self._gather_seconds * min(1.0, delivered / FULL_GATHER))
@@ -246,4 +246,7 @@ def _is_fault(error: BaseException | None) -> TypeGuard[HanseiError]:
 
 
 def _log_pause(attempt: int, pause: float, error: BaseException) -> None:
-    log.warning("the archive is unavailable; learned trajectories wait", attempt=attempt, error=str(error))
+    if isinstance(error, HanseiError):
+        log.warning("the archive is unavailable; learned trajectories wait", attempt=attempt, error=str(error))
+    else:
+        log.error("archiving failed unexpectedly; trying again later", attempt=attempt, exc_info=error)
