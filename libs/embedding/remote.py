@@ -61,9 +61,7 @@ class RemoteModel:
         """Close the connections to the provider."""
         await self._close()
 
-    async def embed(
-        self, texts: Sequence[str], *, queries: bool = False, timeout_seconds: float | None = None
-    ) -> Float32s:
+    async def embed(self, texts: Sequence[str], *, queries: bool = False) -> Float32s:
         """Return the vectors of the texts, shape (n, d), float32. When one batch fails the others are cancelled.
 
         Raises `EmbeddingFailed`, `ModelDeadlineExceeded`.
@@ -75,7 +73,7 @@ class RemoteModel:
             return np.zeros((0, self.dimension), np.float32)
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._embed_batch(batch, timeout_seconds)) for batch in batches]
+                tasks = [group.create_task(self._embed_batch(batch)) for batch in batches]
         except ExceptionGroup as errors:
             first = errors.exceptions[0]
             if not isinstance(first, ModelUnavailable):
@@ -83,7 +81,7 @@ class RemoteModel:
             raise EmbeddingFailed(first.message, first.retry_after or RETRY_AFTER_SECONDS) from first
         return np.concatenate([task.result() for task in tasks])
 
-    async def _embed_batch(self, texts: list[str], timeout_seconds: float | None) -> Float32s:
+    async def _embed_batch(self, texts: list[str]) -> Float32s:
         async def request_vectors() -> Float32s:
             try:
                 vectors = await self._langchain_model.aembed_documents(texts)
@@ -92,7 +90,7 @@ class RemoteModel:
                 raise ModelReplyMalformed(f"model {self._name} {error}") from error
 
         with model_call("embeddings", self._provider, self._name):
-            vectors, attempts = await self._attempts.run(request_vectors, timeout_seconds)
+            vectors, attempts = await self._attempts.run(request_vectors)
         self.dimension = vectors.shape[1]
         # LangChain's embedding models do not return the provider's token counts.
         record(Usage(self._name, input_tokens=None, output_tokens=None, cost_usd=None, attempts=attempts))

@@ -65,15 +65,15 @@ class Attempts:
         self._sleep = sleep
         self._rng = rng
 
-    async def run(self, call: Callable[[], Awaitable[T]], timeout_seconds: float | None = None) -> tuple[T, int]:
-        """Return the result of `call` and the number of attempts; `timeout_seconds` may shorten `call_seconds`.
+    async def run(self, call: Callable[[], Awaitable[T]]) -> tuple[T, int]:
+        """Return the result of `call` and the number of attempts.
 
         Raises:
             ModelDeadlineExceeded: The time ran out.
             ModelUnavailable: The last attempt failed; `retry_after` is the provider's, if it sent one.
         """
-        limits = (self._policy.call_seconds, timeout_seconds, self._remaining())
-        seconds = min(limit for limit in limits if limit is not None)
+        remaining = self._remaining()
+        seconds = self._policy.call_seconds if remaining is None else min(self._policy.call_seconds, remaining)
         expires = self._clock() + seconds
         return await replace(self._policy.retry, total_seconds=seconds).run(
             lambda: self._attempt_once(call, expires),

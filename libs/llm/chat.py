@@ -56,12 +56,10 @@ class ReliableChatModel:
         self.takes_schema = takes_schema
         self.context_tokens = context_tokens
 
-    async def ainvoke(self, messages: Messages, /, *, timeout_seconds: float | None = None, **options: Any) -> Any:
+    async def ainvoke(self, messages: Messages, /, **options: Any) -> Any:
         """Return the reply, with retries. Raise an error of libs.llm.errors."""
         with model_call("chat", self._provider, self._name) as span:
-            reply, attempts = await self._attempts.run(
-                lambda: self._chat_model.ainvoke(messages, **options), timeout_seconds
-            )
+            reply, attempts = await self._attempts.run(lambda: self._chat_model.ainvoke(messages, **options))
             set_span_usage(span, self._record_usage(reply, attempts))
         return reply
 

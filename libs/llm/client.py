@@ -88,10 +88,10 @@ class LLMClient:
         with _log_failure():
             return _flatten_content(self._chat_model.invoke(messages))
 
-    async def ainvoke(self, messages: Messages, *, timeout_seconds: float | None = None) -> Any:
+    async def ainvoke(self, messages: Messages) -> Any:
         """Return the model's reply to `messages`, its text in `.content`."""
         with _log_failure():
-            return await self._call_model(messages, timeout_seconds)
+            return await self._call_model(messages)
 
     def invoke_with_template(self, template: str, variables: Mapping[str, str]) -> str:
         """Return the reply text to `template`, filled in one pass (G-06); blocking. Raise TemplateError."""
@@ -101,14 +101,13 @@ class LLMClient:
     async def ainvoke_with_template(self, template: str, variables: Mapping[str, str]) -> str:
         """Return the reply text to `template`, filled in one pass (G-06). Raise TemplateError."""
         with _log_failure():
-            return read_text(await self._call_model([("human", fill(template, variables))], None))
+            return read_text(await self._call_model([("human", fill(template, variables))]))
 
     async def ainvoke_structured(
         self,
         messages: Messages,
         shape: type[S],
         *,
-        timeout_seconds: float | None = None,
         describe_schema: bool = True,
         corrections: int = 1,
         parse: Callable[[str, type[S]], S] = parse_structured,
@@ -124,7 +123,7 @@ class LLMClient:
         with _log_failure():
             conversation = list(messages)
             while True:
-                reply = await self._ask_structured(conversation, shape, timeout_seconds, describe_schema)
+                reply = await self._ask_structured(conversation, shape, describe_schema)
                 text, finish = read_text(reply), read_finish(reply)
                 if finish.refusal:
                     raise ReplyRefused(f"the model declined to reply: {finish.refusal}")
@@ -144,25 +143,20 @@ class LLMClient:
                 corrections -= 1
                 conversation += [("ai", text), ("human", build_correction(problem))]
 
-    async def _ask_structured(
-        self, messages: Messages, shape: type[BaseModel], timeout_seconds: float | None, describe_schema: bool
-    ) -> Any:
+    async def _ask_structured(self, messages: Messages, shape: type[BaseModel], describe_schema: bool) -> Any:
         """Return the reply, with the schema enforced by the backend, or described in the prompt if it refuses that."""
         described = [*messages, ("human", build_instruction(shape))] if describe_schema else messages
-        forms = [form for form in FORMS[:-1] if self._takes_schema and form not in self._refused_forms]
+        forms = [form for form in FORMS if self._takes_schema and form not in self._refused_forms]
         for form in forms:
             conversation = messages if form == "json_schema" else described
             try:
-                body = build_response_format(shape, form)
-                return await self._call_model(conversation, timeout_seconds, extra_body=body)
+                return await self._call_model(conversation, extra_body=build_response_format(shape, form))
             except ResponseFormatRefused as error:
                 self._refused_forms[form] = True
                 _log.warning("backend rejects a response format; using the next one", format=form, error=str(error))
-        return await self._call_model(described, timeout_seconds)
+        return await self._call_model(described)
 
-    async def _call_model(self, messages: Messages, timeout_seconds: float | None, **options: Any) -> Any:
-        if timeout_seconds is not None:
-            options["timeout_seconds"] = timeout_seconds
+    async def _call_model(self, messages: Messages, **options: Any) -> Any:
         try:
             return _flatten_content(await self._chat_model.ainvoke(messages, **options))
         except PromptTooLong as error:

@@ -16,9 +16,9 @@ from libs.llm.replies import extract_json_object
 
 S = TypeVar("S", bound=BaseModel)
 
-Form = Literal["json_schema", "json_object", "words"]
-FORMS: tuple[Form, ...] = ("json_schema", "json_object", "words")
-"""The ways to request a structured reply, strictest first."""
+Form = Literal["json_schema", "json_object"]
+FORMS: tuple[Form, ...] = ("json_schema", "json_object")
+"""The ways in which a backend can enforce a structured reply, strictest first."""
 
 MAX_COMPLAINTS = 10
 
@@ -67,14 +67,12 @@ def build_correction(error: ReplyNotStructured) -> str:
 
 
 def build_response_format(shape: type[BaseModel], form: Form = "json_schema") -> dict[str, Any]:
-    """Return the fields of a chat completions request that enforce a `shape`; none if the prompt describes it in words.
+    """Return the fields of a chat completions request that enforce a `shape`.
 
     They are sent as `extra_body`: with the option `response_format`, LangChain would parse the reply and raise for a
     truncated one that can still be read and counted. Strict mode needs objects with declared fields only, and makes
     all of them required.
     """
-    if form == "words":
-        return {}
     schema = _simplify(shape.model_json_schema())
     strict = all(_is_closed(node) for node in _iterate_object_schemas(schema))
     if strict:

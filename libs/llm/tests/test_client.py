@@ -96,13 +96,6 @@ async def test_a_failure_is_logged_with_its_traceback_and_raised_without_a_retry
     assert "Traceback" in caplog.text
 
 
-async def test_a_timeout_reaches_the_model_only_when_given() -> None:
-    model = ScriptedModel("a", "b")
-    await LLMClient(model).ainvoke([])
-    await LLMClient(model).ainvoke([], timeout_seconds=2)
-    assert model.options == [{}, {"timeout_seconds": 2}]
-
-
 async def test_a_backend_that_takes_a_schema_is_held_to_it() -> None:
     model = ScriptedModel('{"answer": "x", "score": 7, "tags": ["good"]}', takes_schema=True)
     verdict = await LLMClient(model).ainvoke_structured([("human", "judge")], Verdict)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
+from libs.llm.attempts import report_no_deadline
 from libs.llm.client import LLMClient
 from libs.llm.connect import connect_chat
 from libs.llm.errors import (
@@ -51,13 +52,15 @@ def server() -> Iterator[OpenAIServer]:
 
 
 @asynccontextmanager
-async def client_of(server: OpenAIServer, **settings: Any) -> AsyncIterator[LLMClient]:
+async def client_of(
+    server: OpenAIServer, *, remaining: Callable[[], float | None] = report_no_deadline, **settings: Any
+) -> AsyncIterator[LLMClient]:
     """Return a client as a service has it, except that its pauses take no time."""
     retry_options = {"llm_retry_base_seconds": 0.0, "llm_provider": "openai", "llm_model": "gpt-4o-mini"}
     chosen = LLMSettings.model_validate(
         {**retry_options, "openai_api_key": KEY, "openai_base_url": server.base_url, **settings}
     )
-    client = connect_chat(chosen)
+    client = connect_chat(chosen, remaining=remaining)
     try:
         yield client
     finally:
@@ -160,9 +163,9 @@ async def test_a_stalled_attempt_is_given_up_and_made_again(server: OpenAIServer
 
 async def test_the_callers_deadline_ends_a_stalled_call(server: OpenAIServer) -> None:
     server.answer_with(stall())
-    async with client_of(server) as client:
+    async with client_of(server, remaining=lambda: 0.2) as client:
         with pytest.raises(ModelDeadlineExceeded):
-            await client.ainvoke(HUMAN, timeout_seconds=0.2)
+            await client.ainvoke(HUMAN)
     assert len(server.requests) == 1
 
 
