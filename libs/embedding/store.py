@@ -31,10 +31,10 @@ class EmbeddingStore(Protocol):
         """Store vectors; those that are stored already stay as they are."""
 
 
-def define_embedding_table(metadata: MetaData, name: str = "embeddings") -> Table:
-    """Define the table of vectors: little-endian float32 by model id and content hash."""
+def define_embedding_table(metadata: MetaData) -> Table:
+    """Define the table `embeddings`: little-endian float32 by model id and content hash."""
     return Table(
-        name,
+        "embeddings",
         metadata,
         Column("model", String(256), primary_key=True),
         Column("content_hash", LargeBinary(32), primary_key=True),

@@ -9,17 +9,17 @@ from chassis.targets.target import Target
 from libs.guards.backtest import backtest
 from libs.guards.firings import build_firing_table
 from libs.guards.guard_trajectory import GuardTrajectory
-from libs.guards.mining import MinedGuard, MiningPolicy, mine_guards
+from libs.guards.mining import MinedGuard, mine_guards
 
 _CALLS = {"": "any tool", "*": "a tool that may write"}
 
 
-def mine_candidates(trajectories: Sequence[GuardTrajectory], policy: MiningPolicy | None = None) -> dict[str, Any]:
+def mine_candidates(trajectories: Sequence[GuardTrajectory]) -> dict[str, Any]:
     """Return the guards that the trajectories support as a document, with the size of the search.
 
     The backtests are on the trajectories that the guards were mined from.
     """
-    result = mine_guards(trajectories, build_firing_table(trajectories), range(len(trajectories)), policy)
+    result = mine_guards(trajectories, build_firing_table(trajectories), range(len(trajectories)))
     return {
         "trajectories": len(trajectories),
         "failed_trajectories": sum(not trajectory.is_success for trajectory in trajectories),

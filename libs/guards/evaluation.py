@@ -14,7 +14,7 @@ from libs.guards.baselines import extract_features, fit_baseline_rules
 from libs.guards.exact_tests import find_interval
 from libs.guards.firings import NEVER, FiringTable, build_firing_table
 from libs.guards.guard_trajectory import GuardTrajectory
-from libs.guards.mining import MiningPolicy, MiningResult, assign_folds, mine_guards
+from libs.guards.mining import MiningResult, assign_folds, mine_guards
 
 FOLDS = 10
 REPEATS = 5
@@ -30,9 +30,7 @@ class _Firings:
     in_time: NDArray[np.bool_]
 
 
-def evaluate_guards(
-    train: Sequence[GuardTrajectory], test: Sequence[GuardTrajectory] | None = None, policy: MiningPolicy | None = None
-) -> dict[str, Any]:
+def evaluate_guards(train: Sequence[GuardTrajectory], test: Sequence[GuardTrajectory] | None = None) -> dict[str, Any]:
     """Return coverage and false alarms of guards that are mined without a model, as a document.
 
     Guards are mined from `train` and tested on `test`; without it, the tasks of `train` are tested in random folds,
@@ -51,7 +49,7 @@ def evaluate_guards(
     results: list[MiningResult] = []
     for repeat, splits in enumerate(divisions):
         for training, testing in splits:
-            result = mine_guards(trajectories, table, training, policy)
+            result = mine_guards(trajectories, table, training)
             results.append(result)
             accepted.update(guard.predicate.source for guard in result.guards)
             _fire(table, trajectories, result, testing, repeat, guards)
@@ -62,7 +60,7 @@ def evaluate_guards(
     tested = sorted({row for _, testing in divisions[0] for row in testing})
     tested_trajectories = [trajectories[row] for row in tested]
     by_domain = describe_domains(tested_trajectories, guards.fires[:, tested], guards.in_time[:, tested])
-    whole = results[0] if test is not None else mine_guards(trajectories, table, range(len(train)), policy)
+    whole = results[0] if test is not None else mine_guards(trajectories, table, range(len(train)))
     by_domain[ALL] |= {"predicates_tried": whole.tried, "tests_counted": whole.counted, "folds": len(results)}
     return {
         "coverage": by_domain[ALL]["coverage"],

@@ -67,11 +67,11 @@ def select_discoveries(
     return ordered[:count], len(counted)
 
 
-def find_interval(successes: int, trials: int, error: float = 0.05) -> tuple[float, float]:
-    """Return the exact interval of a share (Clopper and Pearson 1934); (0, 1) without trials."""
+def find_interval(successes: int, trials: int) -> tuple[float, float]:
+    """Return the exact 95 % interval of a share (Clopper and Pearson 1934); (0, 1) without trials."""
     if not trials:
         return 0.0, 1.0
-    half = error / 2
+    half = 0.025
     lower = 0.0 if successes == 0 else _bisect(lambda p: 1.0 - _binomial_cdf(successes - 1, trials, p) - half)
     return lower, find_upper_bound(successes, trials, half)
 

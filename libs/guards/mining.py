@@ -37,6 +37,9 @@ class MiningPolicy:
         return alarms + guards / 2 <= self.largest_false_alarms * (passed + 1)
 
 
+DEFAULT_LIMITS = MiningPolicy()
+
+
 @dataclass(frozen=True, slots=True)
 class MinedGuard:
     """An accepted predicate with its backtest on the trajectories that it was mined from."""
@@ -63,7 +66,10 @@ class MiningResult:
 
 
 def mine_guards(
-    trajectories: Sequence[GuardTrajectory], table: FiringTable, rows: Sequence[int], policy: MiningPolicy | None = None
+    trajectories: Sequence[GuardTrajectory],
+    table: FiringTable,
+    rows: Sequence[int],
+    limits: MiningPolicy = DEFAULT_LIMITS,
 ) -> MiningResult:
     """Return the guards that the trajectories at `rows` support; `table` has a row for each of `trajectories`.
 
@@ -74,7 +80,6 @@ def mine_guards(
        equal ones the one with more conditions, as long as it adds significantly, and all together are estimated to
        raise few false alarms.
     """
-    limits = policy or MiningPolicy()
     training = [trajectories[row] for row in rows]
     fires = table.fires[rows]
     columns = _select_patterns(table.predicates, fires)

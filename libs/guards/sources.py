@@ -15,7 +15,7 @@ from libs.guards.evaluation import ALL, REPEATS, describe_domains, split_traject
 from libs.guards.exact_tests import find_upper_bound
 from libs.guards.firings import build_firing_table
 from libs.guards.guard_trajectory import GuardTrajectory, Replay, matches
-from libs.guards.mining import MiningPolicy, mine_guards
+from libs.guards.mining import DEFAULT_LIMITS, MiningPolicy, mine_guards
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,6 @@ def evaluate_sources(
     train: Sequence[GuardTrajectory],
     targets: Sequence[WrittenTarget],
     test: Sequence[GuardTrajectory] | None = None,
-    policy: MiningPolicy | None = None,
 ) -> dict[str, Any]:
     """Return coverage and false alarms of a model's targets, of mined guards and of both, as a document.
 
@@ -45,7 +44,6 @@ def evaluate_sources(
     any accepted target fires. `unfiltered` has all targets of the model, without a backtest, each on all tasks but its
     own.
     """
-    limits = policy or MiningPolicy()
     trajectories = [*train, *(test or ())]
     table = build_firing_table(trajectories)
     failed = np.array([not trajectory.is_success for trajectory in trajectories])
@@ -59,14 +57,14 @@ def evaluate_sources(
     accepted: Counter[int] = Counter()
     for repeat, splits in enumerate(divisions):
         for training, testing in splits:
-            guards = mine_guards(trajectories, table, training, policy).guards
+            guards = mine_guards(trajectories, table, training).guards
             columns = np.array([guard.column for guard in guards], dtype=np.intp)
             mined = np.asarray(table.fires[:, columns].any(axis=1), dtype=bool)
             rows, learned = np.array(testing, dtype=np.intp), np.array(training, dtype=np.intp)
             usable = np.flatnonzero(~is_own[rows].any(axis=0))
             fitted, in_use = is_written[np.ix_(learned, usable)], table.fires[np.ix_(learned, columns)]
-            alone = usable[select_written(fitted, failed[learned], in_use[:, :0], limits)]
-            added = usable[select_written(fitted, failed[learned], in_use, limits)]
+            alone = usable[select_written(fitted, failed[learned], in_use[:, :0])]
+            added = usable[select_written(fitted, failed[learned], in_use)]
             accepted.update(added.tolist())
             fires["mined"][repeat, rows] = mined[rows]
             fires["written"][repeat, rows] = is_written[np.ix_(rows, alone)].any(axis=1)
@@ -90,7 +88,10 @@ def evaluate_sources(
 
 
 def select_written(
-    fires: NDArray[np.bool_], failed: NDArray[np.bool_], mined: NDArray[np.bool_], limits: MiningPolicy
+    fires: NDArray[np.bool_],
+    failed: NDArray[np.bool_],
+    mined: NDArray[np.bool_],
+    limits: MiningPolicy = DEFAULT_LIMITS,
 ) -> list[int]:
     """Return the columns of the written targets that pass a backtest on these trajectories, the best first.
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from chassis.errors import BadSetting
 from chassis.files import replace_file
 from libs.prompts.defaults import BUILT_IN_TEMPLATES
-from libs.prompts.language import Language
 from libs.prompts.settings import CONFIG_FILE, TABLE
 
 WORKSPACE_VARIABLE = "HANSEI_WORKSPACE"
@@ -40,9 +39,9 @@ class ConfigInitError(BadSetting):
     """Nothing was written; the command prints the text and exits with status 1."""
 
 
-def build_prompt_builder_toml(language: Language = "ja") -> str:
-    """Return the default templates as a TOML file, each under a comment that lists its placeholders (B-42)."""
-    templates = BUILT_IN_TEMPLATES[language]
+def build_prompt_builder_toml() -> str:
+    """Return the Japanese templates as a TOML file, each under a comment that lists its placeholders (B-42)."""
+    templates = BUILT_IN_TEMPLATES["ja"]
     parts = [f"[{TABLE}]"]
     for field, variables in PLACEHOLDERS.items():
         value = _format_multiline(getattr(templates, field))
@@ -65,7 +64,6 @@ def init_config(
     force: bool = False,
     workspace: str | Path | None = None,
     environ: Mapping[str, str] | None = None,
-    language: Language = "ja",
 ) -> list[Path]:
     """Write the files of a component, of all without one, and return them (B-40 to B-46).
 
@@ -76,7 +74,7 @@ def init_config(
         if path.exists() and not force:
             raise ConfigInitError(f"Error: {path} already exists. Use --force to overwrite.")
     for name, path in targets.items():
-        text = _CONFIG if name == "config" else build_prompt_builder_toml(language)
+        text = _CONFIG if name == "config" else build_prompt_builder_toml()
         replace_file(path, text.encode("utf-8"))
     return list(targets.values())
 

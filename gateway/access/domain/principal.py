@@ -69,9 +69,9 @@ def build_tenant_prefix(tenant: str) -> str:
     return tenant + SEPARATOR if tenant else ""
 
 
-def validate_tenant(tenant: str, field: str = "tenant") -> str:
+def validate_tenant(tenant: str) -> str:
     """Return the tenant. Raises InvalidArgument."""
     if tenant and not (_TENANT.fullmatch(tenant) and len(tenant) <= MAX_TENANT_CHARS):
         rule = f"must be at most {MAX_TENANT_CHARS} of a-z, 0-9 and single hyphens between them"
-        raise InvalidArgument(f"{field} {shorten(tenant)!r} {rule}", violations=[Violation(field, rule)])
+        raise InvalidArgument(f"tenant {shorten(tenant)!r} {rule}", violations=[Violation("tenant", rule)])
     return tenant

@@ -6,7 +6,6 @@ import numpy as np
 
 from libs.guards.failed_trajectories import build_messages, describe_tools
 from libs.guards.guard_trajectory import GuardTrajectory
-from libs.guards.mining import MiningPolicy
 from libs.guards.sources import WrittenTarget, evaluate_sources, select_written
 from libs.guards.tests.trajectories import build_trajectory, call
 
@@ -78,4 +77,4 @@ def test_of_equal_targets_one_is_used() -> None:
     fires = np.zeros((203, 3), dtype=bool)
     fires[:2, :2] = True
     fires[1:3, 2] = True
-    assert select_written(fires, failed, fires[:, :0], MiningPolicy()) == [0, 2]
+    assert select_written(fires, failed, fires[:, :0]) == [0, 2]
