@@ -24,7 +24,6 @@ from gateway.http import gateway_facts, hooks, reports, workflow
 from gateway.http import otlp as otlp_routes
 from gateway.http.auth import Authentication
 from gateway.http.bindings import Binding, list_bindings
-from gateway.http.call_checks import CallCheck, GuardedCalls
 from gateway.http.calls import ContractCalls, Methods
 from gateway.http.contract_routes import ContractRoutes
 from gateway.http.middleware import HEALTH, RequestLimits
@@ -75,7 +74,6 @@ def create_app(
     progress: CallsInProgress,
     guard: AccessGuard | None = None,
     is_local: bool = False,
-    call_check: CallCheck | None = None,
     otlp: ExportReceiver | None = None,
     get_grpc_address: Callable[[], str] = lambda: "",
     max_body_bytes: int = 16 * 1024 * 1024,
@@ -84,9 +82,8 @@ def create_app(
     """Return the application. With a `guard`, every request but health needs a credential (G-30). With `is_local`
     and without a guard, requests must name this machine as their host.
 
-    `admission` limits requests, `streams` limits event streams; `progress` ends endless ones. `call_check` decides
-    about the tool calls of coding agents, in place of the guards. With `otlp`, spans and events are received.
-    `get_grpc_address` returns the address at which this process serves gRPC, once it does.
+    `admission` limits requests, `streams` limits event streams; `progress` ends endless ones. With `otlp`, spans
+    and events are received. `get_grpc_address` returns the address at which this process serves gRPC, once it does.
     Raises ValueError for an HTTP rule of the contract that cannot be served.
     """
     # The interactive pages of FastAPI load scripts from other hosts; `/docs` leads to a page of the console instead.
@@ -118,7 +115,7 @@ def create_app(
     )
     app.include_router(workflow.build_routes(calls))
     app.include_router(reports.build_routes(calls))
-    app.include_router(hooks.build_routes(calls, call_check or GuardedCalls(calls)))
+    app.include_router(hooks.build_routes(calls))
     if otlp is not None:
         app.include_router(otlp_routes.build_routes(otlp, authentication, max_body_bytes))
     app.add_exception_handler(HanseiError, answer_hansei_error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.requests import Request
 
@@ -12,26 +12,13 @@ from chassis.logging import get_logger
 from chassis.targets.guard import CallDecision
 from chassis.targets.session import encode_arguments, shorten_result
 from gateway.http.calls import ContractCalls
-from gateway.orchestrator.hooks.checks import HookVerdict
 from gateway.orchestrator.hooks.events import Agent, HookEvent
+from gateway.orchestrator.hooks.replies import HookVerdict
 from hansei.evidence.v1 import guard_service_pb2 as guards
 
 _METHODS = guards.DESCRIPTOR.services_by_name["GuardService"].methods_by_name
 
 _log = get_logger(__name__)
-
-
-class CallCheck(Protocol):
-    """Checks tool calls against the lessons of a dataset, and caches the earlier calls of a session."""
-
-    async def check(self, request: Request, dataset: str, event: HookEvent) -> HookVerdict:
-        """Return the verdict on the call of an event, as far as the caller of `request` may see it.
-
-        Raises HanseiError.
-        """
-
-    async def report(self, request: Request, dataset: str, event: HookEvent) -> None:
-        """Add the prompt or the result of an event to its session."""
 
 
 class GuardedCalls:

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from starlette.requests import Request
 
 from chassis.server import validation
-from gateway.http.call_checks import CallCheck
+from gateway.http.call_checks import GuardedCalls
 from gateway.http.calls import ContractCalls
 from gateway.http.json_codec import parse_object
 from gateway.orchestrator.hooks.advice import SessionAdvice
@@ -37,10 +37,10 @@ _BODY = {
 }
 
 
-def build_routes(calls: ContractCalls, check: CallCheck) -> APIRouter:
+def build_routes(calls: ContractCalls) -> APIRouter:
     """Return the endpoint of hooks."""
     router = APIRouter()
-    advice = SessionAdvice()
+    advice, guarded = SessionAdvice(), GuardedCalls(calls)
 
     @router.post(
         "/v1/hooks/{agent}",
@@ -61,9 +61,9 @@ def build_routes(calls: ContractCalls, check: CallCheck) -> APIRouter:
         """
         event = read_event(agent, parse_object(await request.body()))
         if event.moment is Moment.TOOL_CALL:
-            return JSONResponse(build_verdict_reply(event, await check.check(request, dataset, event)))
+            return JSONResponse(build_verdict_reply(event, await guarded.check(request, dataset, event)))
         if event.moment in (Moment.PROMPT, Moment.TOOL_RESULT):
-            await check.report(request, dataset, event)
+            await guarded.report(request, dataset, event)
         if not event.query:
             return JSONResponse(build_context_reply(event, ""))
         response = await recall(request, dataset, event)

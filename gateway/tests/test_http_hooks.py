@@ -6,12 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from starlette.requests import Request
 
 from chassis.errors import InvalidArgument, Unavailable, Violation
-from chassis.targets.guard import CallDecision
-from gateway.orchestrator.hooks.checks import HookVerdict
-from gateway.orchestrator.hooks.events import HookEvent
 from gateway.tests.scripted_http import Peers, client_of
 from hansei.evidence.v1 import evidence_service_pb2 as evidence
 from hansei.evidence.v1 import guard_service_pb2 as guards
@@ -158,60 +154,6 @@ async def test_an_unknown_agent_or_dataset_name_is_refused(agent: str, dataset: 
     assert (await post(peers_with(), agent, CLAUDE_PROMPT, dataset)).status_code == status
 
 
-class ScriptedCheck:
-    """Answers with one verdict."""
-
-    def __init__(self, decision: CallDecision) -> None:
-        self.verdict = HookVerdict(decision, "run pnpm add")
-        self.calls: list[tuple[str, str, Any]] = []
-
-    async def check(self, request: Request, dataset: str, event: HookEvent) -> HookVerdict:
-        self.calls.append((dataset, event.tool, event.arguments))
-        return self.verdict
-
-    async def report(self, request: Request, dataset: str, event: HookEvent) -> None:
-        raise AssertionError("a call is no event to report")
-
-
-@pytest.mark.parametrize(
-    ("decision", "agent", "reply"),
-    [
-        (CallDecision.ALLOW, "claude-code", {}),
-        (CallDecision.ADVISE, "claude-code", {"additionalContext": "run pnpm add"}),
-        (CallDecision.ASK, "claude-code", {"permissionDecision": "ask", "permissionDecisionReason": "run pnpm add"}),
-        (CallDecision.DENY, "claude-code", {"permissionDecision": "deny", "permissionDecisionReason": "run pnpm add"}),
-        (
-            CallDecision.ASK,
-            "codex",
-            {"permissionDecision": "deny", "permissionDecisionReason": "a person must decide this: run pnpm add"},
-        ),
-        (CallDecision.DENY, "codex", {"permissionDecision": "deny", "permissionDecisionReason": "run pnpm add"}),
-    ],
-)
-async def test_the_verdict_of_a_call_is_the_permission_of_the_agent(
-    decision: CallDecision, agent: str, reply: dict[str, Any]
-) -> None:
-    check = ScriptedCheck(decision)
-    event = {**COMMON, "hook_event_name": "PreToolUse", **CALL}
-    response = await post(peers_with(), agent, event, call_check=check)
-    expected = {"hookSpecificOutput": {"hookEventName": "PreToolUse", **reply}} if reply else {}
-    assert response.json() == expected
-    assert check.calls == [("coding", "Bash", {"command": "npm install left-pad"})]
-
-
-@pytest.mark.parametrize(
-    ("decision", "reply"),
-    [
-        (CallDecision.ADVISE, {"additional_context": "run pnpm add"}),
-        (CallDecision.ASK, {"permission": "ask", "user_message": "run pnpm add", "agent_message": "run pnpm add"}),
-        (CallDecision.DENY, {"permission": "deny", "user_message": "run pnpm add", "agent_message": "run pnpm add"}),
-    ],
-)
-async def test_cursor_has_names_of_its_own_for_a_verdict(decision: CallDecision, reply: dict[str, Any]) -> None:
-    event = {**CURSOR, "hook_event_name": "preToolUse", "tool_name": "Shell", "tool_input": {"command": "npm i"}}
-    assert (await post(peers_with(), "cursor", event, call_check=ScriptedCheck(decision))).json() == reply
-
-
 MATCHES = [
     guards.GuardMatch(bullet_id="b-1", text="Run pnpm add, not npm install."),
     guards.GuardMatch(bullet_id="b-2", text="Ask before you add packages.", is_withheld=True),
@@ -237,6 +179,21 @@ async def test_guards_decide_the_calls_of_claude_code(
     (checked,) = peers.requests
     assert (checked.dataset, checked.session_id, checked.call.tool) == ("coding", "s-1", "Bash")
     assert json.loads(checked.call.arguments) == CALL["tool_input"]
+
+
+@pytest.mark.parametrize(
+    ("agent", "event"),
+    [
+        ("codex", {**COMMON, "hook_event_name": "PreToolUse", **CALL}),
+        ("cursor", {**CURSOR, "hook_event_name": "preToolUse", **CALL}),
+    ],
+)
+async def test_calls_of_agents_that_do_not_state_their_success_are_not_checked(
+    agent: str, event: dict[str, Any]
+) -> None:
+    peers = Peers()
+    assert (await post(peers, agent, event)).json() == {}
+    assert peers.requests == []
 
 
 async def test_results_and_prompts_are_reported_to_the_guards() -> None:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from chassis.targets.guard import CallDecision
-from gateway.orchestrator.hooks.checks import HookVerdict
 from gateway.orchestrator.hooks.events import Agent, HookEvent, Moment
 
 Reply = Mapping[str, Any]
 
 _PERMISSIONS = {CallDecision.ASK: "ask", CallDecision.DENY: "deny"}
-_NEEDS_PERSON = "a person must decide this: "
+
+
+@dataclass(frozen=True, slots=True)
+class HookVerdict:
+    """The decision about a call, and the text of the lessons behind it."""
+
+    decision: CallDecision = CallDecision.ALLOW
+    text: str = ""
 
 
 def build_context_reply(event: HookEvent, text: str) -> Reply:
@@ -25,18 +32,13 @@ def build_context_reply(event: HookEvent, text: str) -> Reply:
 
 
 def build_verdict_reply(event: HookEvent, verdict: HookVerdict) -> Reply:
-    """Return the reply with a verdict. An allowed call gets none: the agent's own permissions still apply."""
+    """Return the reply of Claude Code with a verdict. An allowed call gets none: the agent's own permissions apply."""
     if verdict.decision is CallDecision.ALLOW:
         return {}
     if verdict.decision is CallDecision.ADVISE:
         return build_context_reply(event, verdict.text)
-    permission, reason = _PERMISSIONS[verdict.decision], verdict.text
-    if event.agent is Agent.CODEX and permission == "ask":
-        # Codex parses "ask" and then makes the call; a refusal makes the model ask the person.
-        permission, reason = "deny", _NEEDS_PERSON + reason
-    if event.agent is Agent.CURSOR:
-        return {"permission": permission, "user_message": reason, "agent_message": reason}
-    return _wrap(event, {"permissionDecision": permission, "permissionDecisionReason": reason})
+    permission = _PERMISSIONS[verdict.decision]
+    return _wrap(event, {"permissionDecision": permission, "permissionDecisionReason": verdict.text})
 
 
 def _build_empty_reply(event: HookEvent) -> Reply:
