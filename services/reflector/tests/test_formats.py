@@ -280,6 +280,15 @@ def test_the_error_of_an_unknown_format_lists_the_reason_of_each_format() -> Non
     assert set(reasons) == {f"as {name}" for name in FORMATS}
 
 
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85"])
+def test_a_line_separator_inside_of_a_text_ends_no_line(separator: str) -> None:
+    """Programs in JavaScript write these characters into JSON as they are."""
+    conversation = [{"role": "user", "content": f"first{separator}second"}]
+    content = "\r\n".join(json.dumps(conversation, ensure_ascii=False) for _ in range(2)).encode()
+    queries = [recorded.trajectory.query for recorded in read_trajectories(content, "test").trajectories]
+    assert queries == [f"first{separator}second"] * 2
+
+
 def test_conversations_one_a_line_need_no_object_around_them() -> None:
     conversation = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
     content = f"{json.dumps(conversation)}\n{json.dumps(conversation[:1])}\n".encode()

@@ -169,7 +169,7 @@ def split_records(content: bytes) -> Iterator[Record]:
         else:
             yield from (_parse_record(item, f"trajectories[{index}]") for index, item in enumerate(document))
         return
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # other separators of lines may stand inside of a text
         if line.strip():
             yield _parse_record(_parse_json(line, f"line {number}"), f"line {number}")
 
