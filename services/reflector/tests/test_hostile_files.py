@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from services.reflector.adapters.importers import otel
 from services.reflector.adapters.importers.files import FORMATS, MAX_FILE_BYTES, read_trajectories
+from services.reflector.adapters.importers.json_records import Record
+from services.reflector.adapters.importers.otlp import Span
 from services.reflector.domain.errors import MalformedTrajectory, UnknownFormat
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -139,3 +142,82 @@ def test_parents_that_form_a_circle_are_read_or_refused_with_their_place(name: s
     except (MalformedTrajectory, UnknownFormat) as error:
         refused = error.message
     assert read or refused.startswith(PLACES)
+
+
+def build_claude_code(number: int) -> list[dict[str, object]]:
+    line = {"sessionId": "s", "isSidechain": True, "agentId": f"agent-{number}"}
+    return [
+        {**line, "type": "user", "uuid": f"u-{number}", "message": {"role": "user", "content": "q"}},
+        {
+            **line,
+            "type": "assistant",
+            "uuid": f"a-{number}",
+            "parentUuid": f"u-{number}",
+            "message": {"role": "assistant", "content": "a"},
+        },
+    ]
+
+
+def build_langfuse(number: int) -> list[dict[str, object]]:
+    trace = {"traceId": f"trace-{number}"}
+    return [
+        {**trace, "type": "GENERATION", "id": f"o-{number}", "startTime": "2026-01-01", "input": "q", "output": "a"},
+        {**trace, "dataType": "NUMERIC", "name": "score", "value": 1},
+    ]
+
+
+def build_langsmith(number: int) -> list[dict[str, object]]:
+    run = {"run_type": "llm", "id": f"run-{number}", "trace_id": f"trace-{number}", "dotted_order": "1"}
+    return [
+        {**run, "start_time": "2026-01-01", "inputs": {"prompt": "q"}, "outputs": {"output": "a"}},
+        {"key": "correct", "run_id": f"run-{number}", "score": 1},
+    ]
+
+
+@pytest.mark.parametrize("build", [build_claude_code, build_langfuse, build_langsmith])
+def test_the_fields_read_grow_with_the_trajectories_of_a_file(
+    build: Callable[[int], list[dict[str, object]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = 0
+    get_text = Record.get_text
+
+    def count_and_get_text(record: Record, name: str, default: str = "") -> str:
+        nonlocal reads
+        reads += 1
+        return get_text(record, name, default)
+
+    monkeypatch.setattr(Record, "get_text", count_and_get_text)
+    counts = []
+    for count in (50, 100):
+        reads = 0
+        lines = [json.dumps(line) for number in range(count) for line in build(number)]
+        assert len(read_trajectories("\n".join(lines).encode(), "d").trajectories) == count
+        counts.append(reads)
+    assert counts[1] <= 2 * counts[0]
+
+
+class ComparedId(str):
+    """An id that counts how often it is compared."""
+
+    comparisons = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        ComparedId.comparisons += 1
+        return str.__eq__(self, other)
+
+
+def test_calls_are_matched_with_their_spans_without_comparing_all_of_them() -> None:
+    calls = [f"call-{number}" for number in range(100)]
+    parts = [{"type": "tool_call", "id": call_id, "name": "get", "arguments": "{}"} for call_id in calls]
+    messages = [{"role": "user", "parts": [{"type": "text", "content": "q"}]}, {"role": "assistant", "parts": parts}]
+    model = build_span("model", {"gen_ai.operation.name": "chat", "gen_ai.output.messages": messages})
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "get"}
+    spans = [build_span(f"span of {name}", {**tool, "gen_ai.tool.call.id": ComparedId(name)}) for name in calls]
+    recorded = otel.read_trace("t", [model, *spans], "d")
+    assert len(recorded.trajectory.steps) == 2 + len(calls)
+    assert ComparedId.comparisons < 10 * len(calls)
+
+
+def build_span(span_id: str, attributes: dict[str, object]) -> Span:
+    return Span("span", "t", span_id, "", 0, attributes, None)

@@ -76,15 +76,13 @@ def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[Recor
     """Yield the trajectory of the main agent and those of its sub-agents. Raise MalformedTrajectory with the line."""
     lines = [_read_line(number, record) for number, record in enumerate(records) if record.has("uuid")]
     by_uuid = {line.uuid: line for line in lines}
-    newest: dict[str, _Line] = {}
+    messages: dict[str, list[_Line]] = {}
     for line in lines:
         if line.is_message:
-            newest[line.agent] = line
-    for agent, leaf in newest.items():
-        branch = _find_branch(leaf, by_uuid)
-        same_agent = [line for line in lines if line.agent == agent and line.is_message]
-        messages = [line for line in branch if line.is_message]
-        recorded = _read_trajectory(_add_parallel_calls(messages, same_agent), agent, dataset)
+            messages.setdefault(line.agent, []).append(line)
+    for agent, own_messages in messages.items():
+        branch = [line for line in _find_branch(own_messages[-1], by_uuid) if line.is_message]
+        recorded = _read_trajectory(_add_parallel_calls(branch, own_messages), agent, dataset)
         if recorded is not None:
             yield recorded
 
@@ -119,12 +117,12 @@ def _add_parallel_calls(branch: Sequence[_Line], lines: Sequence[_Line]) -> list
         if line.uuid not in found and _get_message_id(line) in messages:
             found[line.uuid] = line
     calls = {block.get_text("id") for line in found.values() for block in _list_blocks(line, "tool_use")}
-    answered = {block.get_text("tool_use_id") for line in found.values() for block in _list_blocks(line, "tool_result")}
+    calls -= {block.get_text("tool_use_id") for line in found.values() for block in _list_blocks(line, "tool_result")}
     for line in lines:
         results = {block.get_text("tool_use_id") for block in _list_blocks(line, "tool_result")}
-        if line.uuid not in found and results & (calls - answered):
+        if line.uuid not in found and results & calls:
             found[line.uuid] = line
-            answered |= results
+            calls -= results
     return sorted(found.values(), key=lambda line: line.number)
 
 

@@ -7,6 +7,7 @@ outputs may be JSON texts. The outcome is a score, else an error of the root.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from services.reflector.adapters.importers import otel
@@ -30,19 +31,23 @@ def check_format(record: Record) -> None:
 def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
     """Yield the trajectory of each trace. Raise MalformedTrajectory with the observation and its field."""
     traces: dict[str, list[Record]] = {}
+    trace_of: dict[str, str] = {}
     scores: list[Record] = []
     for record in (item for container in records for item in _list_objects(container)):
         check_format(record)
         if _is_score(record):
             scores.append(record)
         else:
-            traces.setdefault(require_text(record, "traceId", "must name the trace"), []).append(record)
+            trace = require_text(record, "traceId", "must name the trace")
+            trace_of[trace] = trace_of[record.get_text("id")] = trace
+            traces.setdefault(trace, []).append(record)
+    rated: defaultdict[str | None, list[Score]] = defaultdict(list)
+    for score in scores:
+        rated[trace_of.get(_find_subject(score))].append(_read_score(score))
     for trace, observations in traces.items():
         spans = [_read_span(observation) for observation in observations]
         if any(otel.has_messages(span) for span in spans):
-            ids = {trace, *(span.id for span in spans)}
-            rated = [_read_score(score) for score in scores if _find_subject(score) in ids]
-            yield otel.read_trace(trace, spans, dataset, choose_outcome(rated, "Langfuse"))
+            yield otel.read_trace(trace, spans, dataset, choose_outcome(rated[trace], "Langfuse"))
 
 
 def _list_objects(container: Record) -> Iterator[Record]:

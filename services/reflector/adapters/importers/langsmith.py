@@ -7,7 +7,8 @@ calls of models. The outcome is a feedback, also one that only `feedback_stats` 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from services.reflector.adapters.importers import otel
@@ -43,19 +44,23 @@ def check_format(record: Record) -> None:
 def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[RecordedTrajectory]:
     """Yield the trajectory of each trace. Raise MalformedTrajectory with the run and its field."""
     traces: dict[str, list[Record]] = {}
+    trace_of: dict[str, str] = {}
     feedbacks: list[Record] = []
     for record in records:
         check_format(record)
         if _is_feedback(record):
             feedbacks.append(record)
         else:
-            traces.setdefault(record.get_text("trace_id"), []).append(record)
+            trace = trace_of[record.get_text("id")] = record.get_text("trace_id")
+            traces.setdefault(trace, []).append(record)
+    feedbacks_of: defaultdict[str | None, list[Record]] = defaultdict(list)
+    for feedback in feedbacks:
+        feedbacks_of[trace_of.get(feedback.get_text("run_id"))].append(feedback)
     for trace, runs in traces.items():
         runs.sort(key=lambda run: run.get_text("dotted_order"))
         spans = [_read_span(run) for run in runs]
         if any(otel.has_messages(span) for span in spans):
-            ids = {span.id for span in spans}
-            scores = list(_read_scores(runs[0], [item for item in feedbacks if item.get_text("run_id") in ids]))
+            scores = list(_read_scores(runs[0], feedbacks_of[trace]))
             yield otel.read_trace(trace, _choose_conversation(spans), dataset, choose_outcome(scores, "LangSmith"))
 
 
@@ -72,9 +77,7 @@ def _choose_conversation(spans: Sequence[Span]) -> list[Span]:
     return [replace(root, attributes={**root.attributes, "gen_ai.input.messages": []}), *rest]
 
 
-def _drop_messages(attributes: dict[str, Value] | object) -> dict[str, Value]:
-    if not isinstance(attributes, dict):
-        return {}
+def _drop_messages(attributes: Mapping[str, Value]) -> dict[str, Value]:
     return {name: value for name, value in attributes.items() if not name.endswith(".messages")}
 
 

@@ -268,13 +268,13 @@ class _TraceSteps:
 def _match_calls(tool_spans: Sequence[Span], parts: Sequence[Record]) -> dict[str, str]:
     """Return the ids of calls by the ids of their spans; a span without one is of the next call with its arguments."""
     named = {span.id: call_id for span in tool_spans if (call_id := span.get_text("gen_ai.tool.call.id"))}
+    answered = set(named.values())
     open_calls: dict[tuple[str, str], list[str]] = {}
     requests = {part.get_text("id"): part for part in parts if part.get_text("type") == "tool_call" and part.has("id")}
     for call_id, part in requests.items():
-        if call_id not in named.values():
-            open_calls.setdefault((part.get_text("name"), to_json_text(part.value.get("arguments"))), []).append(
-                call_id
-            )
+        if call_id not in answered:
+            key = part.get_text("name"), to_json_text(part.value.get("arguments"))
+            open_calls.setdefault(key, []).append(call_id)
     for span in tool_spans:
         arguments = to_json_text(span.attributes.get("gen_ai.tool.call.arguments"))
         calls = open_calls.get((span.get_text("gen_ai.tool.name"), arguments))
