@@ -13,6 +13,7 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from chassis import serve
@@ -31,6 +32,7 @@ DATA = Path(os.environ.get("HANSEI_DATA", ROOT.parent / "shared" / "data"))
 EXAMPLES = sorted((ROOT / "examples" / "trajectories").glob("*.json"))
 NO_ROLE = tpb.STEP_ROLE_UNSPECIFIED
 UNKNOWN: Any = 999
+NO_TIME = Timestamp(seconds=10**15)
 LARGE = [("grpc.max_send_message_length", 32 << 20), ("grpc.max_receive_message_length", 32 << 20)]
 
 
@@ -135,6 +137,8 @@ async def test_a_failure_is_attributed_and_contrasted_with_a_sibling() -> None:
         ({"trajectory": trajectory(used_bullet_ids=["x" * 300])}, "used_bullet_ids"),
         ({"siblings": [trajectory()] * 21}, "siblings"),
         ({"siblings": [trajectory(used_bullet_ids=["x" * 300])]}, "siblings[0].used_bullet_ids"),
+        ({"trajectory": trajectory(created_at=NO_TIME)}, "trajectory.created_at"),
+        ({"siblings": [trajectory(created_at=NO_TIME)]}, "siblings[0].created_at"),
     ],
 )
 async def test_a_request_that_breaks_a_rule_is_refused(fields: dict[str, Any], complaint: str) -> None:
