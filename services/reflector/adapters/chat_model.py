@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from libs.llm.client import LLMClient
-from services.reflector.usecases.ports import Message, Reply
+from services.reflector.prompts.builder import Message
+from services.reflector.usecases.ports import Reply
 
 
 class ChatReflectionModel:

@@ -68,11 +68,6 @@ class Candidate:
         return max(speaking, key=lambda sign: WEIGHTS[sign], default=None)
 
 
-def find_most_blamed(steps: Sequence[Step], actions: Sequence[ToolUse]) -> Candidate | None:
-    """Return the step at which a failed trajectory most likely went wrong, None without messages of agents."""
-    return next((candidate for candidate, _ in rank_candidates(steps, actions)), None)
-
-
 def rank_candidates(steps: Sequence[Step], actions: Sequence[ToolUse]) -> list[tuple[Candidate, float]]:
     """Return the candidates with their estimated probabilities, most probable first, the first of equal ones first."""
     ranked = sorted(find_candidates(steps, actions), key=lambda candidate: -candidate.weight)

@@ -9,10 +9,10 @@ from libs.prompts.fences import PROCESS_KEY
 from libs.prompts.language import LanguageSetting
 from libs.prompts.templates import PromptTemplates
 from services.reflector.domain.language import detect_language
-from services.reflector.domain.reduction import Transcript, format_ranges
+from services.reflector.domain.reduction import Transcript
 from services.reflector.domain.reflection import Insight, UsedBullet
 from services.reflector.domain.reflection_request import ReflectionRequest
-from services.reflector.prompts.record import PromptRecord, build_blocks
+from services.reflector.prompts.record import PromptRecord, build_blocks, describe_reduction
 from services.reflector.prompts.texts import PROMPT_TEXTS, ReflectorTexts
 
 Message = tuple[str, str]
@@ -116,16 +116,6 @@ class ReflectorPrompts:
             parts.insert(0, "\n".join(f"{number}. {thought}" for number, thought in thoughts))
             parts.insert(1, texts.log)
         return "\n".join([*parts, *describe_reduction(transcript, texts)])
-
-
-def describe_reduction(transcript: Transcript, texts: ReflectorTexts) -> list[str]:
-    """Return notes on the steps that are shortened or omitted."""
-    notes = []
-    if transcript.shortened:
-        notes.append(texts.shortened.format(steps=format_ranges(transcript.shortened)))
-    if transcript.omitted:
-        notes.append(texts.omitted.format(steps=format_ranges(transcript.omitted), count=len(transcript.omitted)))
-    return notes
 
 
 def _format_bullets(bullets: Sequence[UsedBullet]) -> str:

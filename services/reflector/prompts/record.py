@@ -98,12 +98,6 @@ def build_blocks(
     outcome = [record.outcome]
     if record.error_message:
         outcome.append(texts.error_message.format(message=record.error_message))
-    lines = [record.transcript.text]
-    if record.transcript.shortened:
-        lines.append(texts.shortened.format(steps=format_ranges(record.transcript.shortened)))
-    if record.transcript.omitted:
-        omitted = record.transcript.omitted
-        lines.append(texts.omitted.format(steps=format_ranges(omitted), count=len(omitted)))
     is_shown = bool(record.answer.strip()) and record.answer.strip() in record.transcript.text
     before = "\n".join(f"{number}. {insight.key_insight}" for number, insight in enumerate(previous, 1))
     blocks = [
@@ -115,13 +109,23 @@ def build_blocks(
         ("test_report", record.test_report),
         ("siblings", "\n\n".join(record.siblings)),
         ("thoughts", f"{texts.notes}\n{record.thoughts}" if record.thoughts else ""),
-        ("run", "\n".join(lines)),
+        ("run", "\n".join([record.transcript.text, *describe_reduction(record.transcript, texts)])),
         ("answer", "" if is_shown else record.answer),
         ("cited", _format_ids(record.cited)),
         ("served", _format_ids(record.served)),
         ("before", before),
     ]
     return [fence(tag, text, key) for tag, text in blocks if text.strip()]
+
+
+def describe_reduction(transcript: Transcript, texts: ReflectorTexts) -> list[str]:
+    """Return notes on the steps that are shortened or omitted."""
+    notes = []
+    if transcript.shortened:
+        notes.append(texts.shortened.format(steps=format_ranges(transcript.shortened)))
+    if transcript.omitted:
+        notes.append(texts.omitted.format(steps=format_ranges(transcript.omitted), count=len(transcript.omitted)))
+    return notes
 
 
 def _format_bullet(bullet: UsedBullet) -> str:

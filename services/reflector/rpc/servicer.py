@@ -28,7 +28,7 @@ class ReflectorServicer(rpc.ReflectorServiceServicer):
     """
 
     def __init__(self, reflector: Reflector, read_trajectories: ReadTrajectories) -> None:
-        self._build_reflector = reflector
+        self._reflector = reflector
         self._read_trajectories = read_trajectories
 
     async def Reflect(self, request: pb.ReflectRequest, context: Any) -> pb.ReflectResponse:
@@ -36,7 +36,7 @@ class ReflectorServicer(rpc.ReflectorServiceServicer):
         is_small = request.ByteSize() <= _SMALL_BYTES
         reflection_request = parse_request(request) if is_small else await asyncio.to_thread(parse_request, request)
         with collect_usage() as usage:
-            result = await self._build_reflector.run(reflection_request)
+            result = await self._reflector.run(reflection_request)
         return pb.ReflectResponse(result=encode_result(result), usage=encode_usage(usage))
 
     async def ParseTrajectories(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from libs.trajectories.actions import extract_actions
 from services.reflector.adapters.importers.files import read_trajectories
 from services.reflector.adapters.importers.labels import read_labelled, read_wrong_steps
-from services.reflector.domain.attribution import WEIGHTS, Candidate, Sign, find_candidates, find_most_blamed
+from services.reflector.domain.attribution import WEIGHTS, Candidate, Sign, find_candidates, rank_candidates
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_trajectory import LabelledTrajectory
 from services.reflector.domain.reflection_request import ReflectionRequest
@@ -25,9 +25,7 @@ def find_signs(*makers: MakeStep) -> dict[int, frozenset[Sign]]:
 
 def find_blamed(*makers: MakeStep) -> Candidate:
     log = steps(*makers)
-    candidate = find_most_blamed(log, extract_actions(log))
-    assert candidate is not None
-    return candidate
+    return rank_candidates(log, extract_actions(log))[0][0]
 
 
 def test_the_first_failing_call_is_blamed() -> None:
@@ -176,7 +174,7 @@ def test_labels_of_tau_bench_results_name_the_root_cause_and_all_failures() -> N
 def test_the_earlier_of_equals_is_blamed_and_bare_closing_marks_never() -> None:
     assert find_blamed(says("Therefore it is so."), says("Therefore it is so.")).step.index == 0
     assert list(find_signs(says("TERMINATE"), says("Hello"))) == [1]
-    assert find_most_blamed(steps(asks("q")), ()) is None
+    assert rank_candidates(steps(asks("q")), ()) == []
 
 
 def test_every_sign_has_a_weight() -> None:
@@ -186,12 +184,10 @@ def test_every_sign_has_a_weight() -> None:
 @given(st.lists(st.builds(says, st.text(max_size=80), st.sampled_from(["A", "B", "C"])), min_size=1, max_size=12))
 def test_the_names_of_agents_do_not_matter(log: list[MakeStep]) -> None:
     renamed = {"A": "Zoe", "B": "Yan", "C": "Xia"}
-    original = find_most_blamed(steps(*log), ())
+    original = rank_candidates(steps(*log), ())
     other_steps = tuple(step.model_copy(update={"name": renamed[step.name]}) for step in steps(*log))
-    with_new_names = find_most_blamed(other_steps, ())
-    assert (original is None) == (with_new_names is None)
-    if original is not None and with_new_names is not None:
-        assert original.step.index == with_new_names.step.index
+    with_new_names = rank_candidates(other_steps, ())
+    assert [blamed.step.index for blamed, _ in original[:1]] == [blamed.step.index for blamed, _ in with_new_names[:1]]
 
 
 def test_scores_are_shares_beside_those_of_one_line_rules() -> None:

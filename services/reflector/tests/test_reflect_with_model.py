@@ -15,11 +15,11 @@ from libs.prompts.language import Language
 from services.reflector.domain.reflection import ReflectionResult, UsedBullet
 from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.trajectory import Trajectory
-from services.reflector.prompts.builder import ReflectorPrompts
+from services.reflector.prompts.builder import Message, ReflectorPrompts
 from services.reflector.prompts.texts import PROMPT_TEXTS
 from services.reflector.tests.trajectories import asks, build_trajectory, calls, returns, says
 from services.reflector.usecases.model_replies import InsightsReply, ReflectionReply, VerdictReply
-from services.reflector.usecases.ports import Message, Reply
+from services.reflector.usecases.ports import Reply
 from services.reflector.usecases.reflect_with_model import ReflectorAgent
 
 Answer = dict[str, Any] | Exception

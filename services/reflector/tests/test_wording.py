@@ -5,7 +5,7 @@ import re
 import pytest
 
 from libs.trajectories.actions import extract_actions
-from services.reflector.domain.attribution import WEIGHTS, find_most_blamed
+from services.reflector.domain.attribution import WEIGHTS, rank_candidates
 from services.reflector.domain.causes import classify_cause
 from services.reflector.domain.findings import TrajectoryFinding
 from services.reflector.domain.language import detect_language
@@ -134,8 +134,7 @@ def test_the_language_is_that_of_the_people_and_agents() -> None:
 
 def test_blame_names_step_agent_and_the_heaviest_sign() -> None:
     log = steps(asks("find it"), says("I will look.", name="A"), says("Therefore the answer is 17.", name="B"))
-    candidate = find_most_blamed(log, extract_actions(log))
-    assert candidate is not None
+    candidate, _ = rank_candidates(log, extract_actions(log))[0]
     blamed = write_attribution([(candidate, 0.75), (candidate, 0.25)], ENGLISH)
     assert (blamed.step, blamed.agent) == (2, "B")
     assert blamed.reason == ENGLISH.blame["claims"]

@@ -9,9 +9,8 @@ from pydantic import BaseModel
 
 from services.reflector.domain.reflection import ReflectionResult
 from services.reflector.domain.reflection_request import ReflectionRequest
+from services.reflector.prompts.builder import Message
 
-Message = tuple[str, str]
-"""Role (`system`, `human` or `ai`) and text."""
 Reply = TypeVar("Reply", bound=BaseModel)
 
 
@@ -20,7 +19,6 @@ class Reflector(Protocol):
 
     async def run(self, request: ReflectionRequest) -> ReflectionResult:
         """Return the reflection; it says if a model failed, which is not an error of the call (R-21)."""
-        ...
 
 
 class ReflectionModel(Protocol):
@@ -41,4 +39,3 @@ class ReflectionModel(Protocol):
 
         `report_problem` is called for a usable reply that is incomplete.
         """
-        ...

@@ -15,7 +15,7 @@ from services.reflector.domain.reduction import format_line, reduce_transcript
 from services.reflector.domain.reflection import Attribution, BulletEvaluation, Insight, ReflectionResult, UsedBullet
 from services.reflector.domain.reflection_request import ReflectionRequest
 from services.reflector.domain.votes import resolve_bullets
-from services.reflector.prompts.builder import ReflectorPrompts
+from services.reflector.prompts.builder import Message, ReflectorPrompts
 from services.reflector.prompts.record import PromptRecord, build_record
 from services.reflector.usecases.model_replies import (
     MAX_TEXT_CHARS,
@@ -30,7 +30,7 @@ from services.reflector.usecases.model_replies import (
     read_insights,
     read_votes,
 )
-from services.reflector.usecases.ports import Message, ReflectionModel
+from services.reflector.usecases.ports import ReflectionModel
 from services.reflector.usecases.reflect_offline import attribute_failure, reflect_by_rules
 
 RULES_INSTEAD = "the model {model} failed, and the rules reflected instead: {problem}"
