@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from services.reflector.adapters.importers.json_records import Record, build_model, join_content, to_json_text
+from services.reflector.adapters.importers.json_records import Record, join_content, read_call, to_json_text
 from services.reflector.adapters.importers.step_collector import StepCollector, build_recorded_trajectory, mark_as_error
 from services.reflector.adapters.importers.usage import add_usages, read_usage
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
-from services.reflector.domain.trajectory import Role, ToolCall
+from services.reflector.domain.trajectory import Role
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 _CALL, _RESULT, _THOUGHTS = "tool_use", "tool_result", ("thinking", "redacted_thinking")
@@ -52,7 +52,11 @@ def add_message(collector: StepCollector, message: Record) -> None:
     role = message.get_choice("role", _ROLES)
     blocks = _list_blocks(message)
     results = [block for block in blocks if _get_kind(block).endswith(_RESULT)]
-    calls = [_read_call(block) for block in blocks if _get_kind(block).endswith(_CALL)]
+    calls = [
+        read_call(block, block.get_text("id"), arguments="input")
+        for block in blocks
+        if _get_kind(block).endswith(_CALL)
+    ]
     text = "".join(block.get_text("text") for block in blocks) if blocks else message.get_text("content")
     thought = "\n\n".join(block.get_text("thinking") for block in blocks if _get_kind(block) in _THOUGHTS)
     if role == "user":
@@ -66,11 +70,8 @@ def add_message(collector: StepCollector, message: Record) -> None:
 def _add_results(collector: StepCollector, results: Sequence[Record]) -> None:
     for block in results:
         call_id = block.get_text("tool_use_id")
-        text = (
-            mark_as_error(_format_result_text(block))
-            if block.value.get("is_error") is True
-            else _format_result_text(block)
-        )
+        text = _format_result_text(block)
+        text = mark_as_error(text) if block.value.get("is_error") is True else text
         collector.add(block.location, "tool", text, name=collector.find_tool_name(call_id), call_id=call_id)
 
 
@@ -79,13 +80,6 @@ def _format_result_text(block: Record) -> str:
     value = block.value.get("content")
     texts = join_content(block) if isinstance(value, str | list) else ""
     return texts or to_json_text(value)
-
-
-def _read_call(block: Record) -> ToolCall:
-    arguments = to_json_text(block.value.get("input"))
-    return build_model(
-        ToolCall, block.location, id=block.get_text("id"), name=block.require_name("name"), arguments=arguments
-    )
 
 
 def _list_blocks(message: Record) -> list[Record]:

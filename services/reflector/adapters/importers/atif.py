@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from services.reflector.adapters.importers.json_records import Record, build_model, join_content, to_json_text
+from services.reflector.adapters.importers.json_records import Record, join_content, read_call
 from services.reflector.adapters.importers.messages import find_query
 from services.reflector.adapters.importers.step_collector import StepCollector, build_recorded_trajectory
 from services.reflector.adapters.importers.usage import add_usages, build_usage, read_usage
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
-from services.reflector.domain.trajectory import Role, ToolCall
+from services.reflector.domain.trajectory import Role
 from services.reflector.domain.usage import TrajectoryUsage
 
 _VERSION = re.compile(r"ATIF-v1\.[0-8]")
@@ -92,7 +92,9 @@ def _read_usage(record: Record) -> TrajectoryUsage | None:
 
 def _add_step(collector: StepCollector, step: Record, agent: str) -> None:
     role = step.get_choice("source", _ROLES)
-    calls = [_read_call(call) for call in step.list_records("tool_calls")]
+    calls = [
+        read_call(call, call.get_text("tool_call_id"), name="function_name") for call in step.list_records("tool_calls")
+    ]
     name = agent if role == "assistant" else ""
     collector.add(
         step.location,
@@ -112,17 +114,6 @@ def _add_step(collector: StepCollector, step: Record, agent: str) -> None:
             name=collector.find_tool_name(call_id),
             call_id=call_id,
         )
-
-
-def _read_call(call: Record) -> ToolCall:
-    arguments = to_json_text(call.value.get("arguments"))
-    return build_model(
-        ToolCall,
-        call.location,
-        id=call.get_text("tool_call_id"),
-        name=call.require_name("function_name"),
-        arguments=arguments,
-    )
 
 
 def _format_observation_text(result: Record) -> str:

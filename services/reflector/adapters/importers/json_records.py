@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from chassis.field_errors import describe_rule
 from chassis.json_texts import format_as_text, repair_surrogates
 from services.reflector.domain.errors import MalformedTrajectory
+from services.reflector.domain.trajectory import ToolCall
 
 Model = TypeVar("Model", bound=BaseModel)
 Value = TypeVar("Value")
@@ -126,6 +127,17 @@ def to_json_text(value: object) -> str:
     if value is None:
         return ""
     return repair_surrogates(format_as_text(value))
+
+
+def read_call(record: Record, call_id: str = "", *, name: str = "name", arguments: str = "arguments") -> ToolCall:
+    """Return the tool call in a record, whose fields are named so. Raise MalformedTrajectory if it names no tool."""
+    return build_model(
+        ToolCall,
+        record.location,
+        id=call_id,
+        name=record.require_name(name),
+        arguments=to_json_text(record.value.get(arguments)),
+    )
 
 
 def build_model(model: type[Model], location: str, **fields: object) -> Model:

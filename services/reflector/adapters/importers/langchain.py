@@ -5,12 +5,12 @@ Source of the format: langchain_core.messages and langchain_core.load, version 1
 
 from __future__ import annotations
 
-from services.reflector.adapters.importers.json_records import Record, build_model, join_content, to_json_text
+from services.reflector.adapters.importers.json_records import Record, build_model, join_content, read_call
 from services.reflector.adapters.importers.step_collector import build_recorded_trajectory, mark_as_error
 from services.reflector.adapters.importers.usage import add_usages, read_usage
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
-from services.reflector.domain.trajectory import Role, Step, ToolCall
+from services.reflector.domain.trajectory import Role, Step
 
 _ROLES: dict[str, Role] = {
     "system": "system",
@@ -66,7 +66,9 @@ def _read_step(index: int, message: Record) -> Step:
         content=mark_as_error(text) if role == "tool" and body.value.get("status") == "error" else text,
         # Invalid calls are calls of the agent too.
         tool_calls=tuple(
-            _to_call(call) for name in ("tool_calls", "invalid_tool_calls") for call in body.list_records(name)
+            read_call(call, call.get_text("id"), arguments="args")
+            for name in ("tool_calls", "invalid_tool_calls")
+            for call in body.list_records(name)
         ),
         tool_call_id=body.get_text("tool_call_id"),
     )
@@ -74,13 +76,6 @@ def _read_step(index: int, message: Record) -> Step:
 
 def _get_body(message: Record) -> Record:
     return message.get_child("data") or message.get_child("kwargs") or message
-
-
-def _to_call(call: Record) -> ToolCall:
-    arguments = to_json_text(call.value.get("args"))
-    return build_model(
-        ToolCall, call.location, id=call.get_text("id"), name=call.require_name("name"), arguments=arguments
-    )
 
 
 def _get_kind(value: dict[str, object]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.reflector.adapters.importers.json_records import Record, build_model, join_content, to_json_text
+from services.reflector.adapters.importers.json_records import Record, build_model, join_content, read_call
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.trajectory import MAX_QUERY_CHARS, MAX_TEXT_CHARS, Role, Step, ToolCall
 
@@ -36,21 +36,13 @@ def _read_step(index: int, message: Record) -> Step:
 
 
 def _read_tool_calls(message: Record) -> tuple[ToolCall, ...]:
-    calls = [_read_tool_call(call) for call in message.list_records("tool_calls")]
-    if message.has("function_call"):
-        calls.append(_read_function(Record(message.value["function_call"], message.build_path("function_call")), ""))
+    calls = [
+        read_call(call.get_child("function") or call, call.get_text("id"))
+        for call in message.list_records("tool_calls")
+    ]
+    if (function := message.get_child("function_call")) is not None:
+        calls.append(read_call(function))
     return tuple(calls)
-
-
-def _read_tool_call(call: Record) -> ToolCall:
-    if call.has("function"):
-        return _read_function(Record(call.value["function"], call.build_path("function")), call.get_text("id"))
-    return _read_function(call, call.get_text("id"))
-
-
-def _read_function(function: Record, call_id: str) -> ToolCall:
-    arguments = to_json_text(function.value.get("arguments"))
-    return build_model(ToolCall, function.location, id=call_id, name=function.require_name("name"), arguments=arguments)
 
 
 def find_query(record: Record, steps: tuple[Step, ...], field: str = "query") -> str:

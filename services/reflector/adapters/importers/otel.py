@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from services.reflector.adapters.importers.json_records import Record, build_model, to_json_text
+from services.reflector.adapters.importers.json_records import Record, build_model, read_call, to_json_text
 from services.reflector.adapters.importers.messages import find_query
 from services.reflector.adapters.importers.otlp import Span, Value, read_spans
 from services.reflector.adapters.importers.otlp_logs import add_events, read_events
@@ -229,7 +229,7 @@ class _TraceSteps:
                 self.collector.add(
                     part.location, "tool", result, name=self.collector.find_tool_name(call_id), call_id=call_id
                 )
-        calls = [_read_call(part) for part in parts if part.get_text("type") == "tool_call"]
+        calls = [read_call(part, part.get_text("id")) for part in parts if part.get_text("type") == "tool_call"]
         text, thought = _join_texts(parts, "text"), _join_texts(parts, "reasoning")
         if text or calls or thought:
             name = agent if role == "assistant" else ""
@@ -316,13 +316,6 @@ def _parse_list(span: Span, name: str) -> list[Value]:
     if not isinstance(value, list):
         raise MalformedTrajectory(f"{span.location}.{name}", value, "must be a list")
     return value
-
-
-def _read_call(part: Record) -> ToolCall:
-    arguments = to_json_text(part.value.get("arguments"))
-    return build_model(
-        ToolCall, part.location, id=part.get_text("id"), name=part.require_name("name"), arguments=arguments
-    )
 
 
 def _join_texts(parts: Sequence[Record], kind: str) -> str:

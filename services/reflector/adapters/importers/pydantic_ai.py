@@ -5,12 +5,12 @@ Source of the format: https://github.com/pydantic/pydantic-ai, pydantic_ai_slim/
 
 from __future__ import annotations
 
-from services.reflector.adapters.importers.json_records import Record, build_model, join_content, to_json_text
+from services.reflector.adapters.importers.json_records import Record, join_content, read_call, to_json_text
 from services.reflector.adapters.importers.step_collector import StepCollector, build_recorded_trajectory, mark_as_error
 from services.reflector.adapters.importers.usage import add_usages, read_usage
 from services.reflector.domain.errors import MalformedTrajectory
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
-from services.reflector.domain.trajectory import Role, ToolCall
+from services.reflector.domain.trajectory import Role
 
 _KINDS = ("request", "response")
 _PROMPTS: dict[str, Role] = {"system-prompt": "system", "user-prompt": "user"}
@@ -62,7 +62,11 @@ def _add_response(collector: StepCollector, message: Record) -> None:
         "assistant",
         "".join(part.get_text("content") for kind, part in parts if kind == "text"),
         thought="\n\n".join(part.get_text("content") for kind, part in parts if kind == "thinking"),
-        calls=[_read_call(part) for kind, part in parts if kind.endswith("tool-call")],
+        calls=[
+            read_call(part, part.get_text("tool_call_id"), name="tool_name", arguments="args")
+            for kind, part in parts
+            if kind.endswith("tool-call")
+        ],
     )
     for kind, part in parts:
         if kind.endswith("tool-return"):  # Of a tool of the provider.
@@ -77,13 +81,3 @@ def _add_result(collector: StepCollector, part: Record) -> None:
 
 def _format_content(part: Record) -> str:
     return to_json_text(part.value.get("content"))
-
-
-def _read_call(part: Record) -> ToolCall:
-    return build_model(
-        ToolCall,
-        part.location,
-        id=part.get_text("tool_call_id"),
-        name=part.require_name("tool_name"),
-        arguments=to_json_text(part.value.get("args")),
-    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from services.reflector.adapters.importers.json_records import Record, build_model, to_json_text
+from services.reflector.adapters.importers.json_records import Record, read_call, to_json_text
 from services.reflector.adapters.importers.step_collector import (
     StepCollector,
     build_recorded_trajectory,
@@ -112,7 +112,4 @@ def _read_call(call: Record) -> ToolCall:
     function = call.get_child("function")
     if function is None:
         raise call.build_error("function", "must be an object")
-    arguments = to_json_text(function.value.get("arguments"))
-    return build_model(
-        ToolCall, call.location, id=call.get_text("id"), name=function.require_name("name"), arguments=arguments
-    )
+    return read_call(function, call.get_text("id"))

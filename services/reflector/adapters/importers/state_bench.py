@@ -7,7 +7,7 @@ The outcome is `task_completion_pass` of a scored result, or `passed`; `error` o
 
 from __future__ import annotations
 
-from services.reflector.adapters.importers.json_records import Record, build_model, join_content, to_json_text
+from services.reflector.adapters.importers.json_records import Record, join_content, read_call, to_json_text
 from services.reflector.adapters.importers.step_collector import (
     RecordedOutcome,
     StepCollector,
@@ -15,7 +15,7 @@ from services.reflector.adapters.importers.step_collector import (
 )
 from services.reflector.adapters.importers.usage import read_usage
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
-from services.reflector.domain.trajectory import MAX_QUERY_CHARS, Role, ToolCall
+from services.reflector.domain.trajectory import MAX_QUERY_CHARS, Role
 
 _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant"}
 _VERDICTS = ("task_completion_pass", "passed")
@@ -58,8 +58,7 @@ def _add_turn(collector: StepCollector, turn: Record) -> None:
 
 
 def _add_call(collector: StepCollector, record: Record) -> None:
-    arguments = to_json_text(record.value.get("arguments"))
-    call = build_model(ToolCall, record.location, name=record.require_name("name"), arguments=arguments)
+    call = read_call(record)
     collector.add(record.location, "assistant", "", calls=[call])
     if "result" in record.value:
         result = to_json_text(record.value["result"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from services.reflector.adapters.importers.json_records import Record, build_model, to_json_text
+from services.reflector.adapters.importers.json_records import Record, read_call
 from services.reflector.adapters.importers.step_collector import (
     RecordedOutcome,
     StepCollector,
@@ -19,7 +19,7 @@ from services.reflector.adapters.importers.step_collector import (
 from services.reflector.adapters.importers.usage import add_usages, build_usage, read_cost, read_usage
 from services.reflector.domain.outcome import REWARD_OF_SUCCESS
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
-from services.reflector.domain.trajectory import Role, ToolCall
+from services.reflector.domain.trajectory import Role
 from services.reflector.domain.usage import TrajectoryUsage
 
 _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant"}
@@ -87,15 +87,8 @@ def _add_message(collector: StepCollector, message: Record) -> None:
             _add_result(collector, result)
         return
     role = message.get_choice("role", _ROLES)
-    calls = [_read_call(call) for call in message.list_records("tool_calls")]
+    calls = [read_call(call, call.get_text("id")) for call in message.list_records("tool_calls")]
     collector.add(message.location, role, message.get_text("content"), calls=calls)
-
-
-def _read_call(call: Record) -> ToolCall:
-    arguments = to_json_text(call.value.get("arguments"))
-    return build_model(
-        ToolCall, call.location, id=call.get_text("id"), name=call.require_name("name"), arguments=arguments
-    )
 
 
 def _add_result(collector: StepCollector, result: Record) -> None:
