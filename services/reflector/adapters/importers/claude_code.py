@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from services.reflector.adapters.importers import anthropic
 from services.reflector.adapters.importers.json_records import Record
-from services.reflector.adapters.importers.recorded_tests import build_test_report
+from services.reflector.adapters.importers.recorded_tests import find_last_test_run
 from services.reflector.adapters.importers.step_collector import StepCollector, build_recorded_trajectory
 from services.reflector.adapters.importers.usage import add_usages, build_usage, read_cost, read_usage
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
@@ -135,13 +135,13 @@ def _read_trajectory(lines: Sequence[_Line], agent: str, dataset: str) -> Record
         anthropic.add_message(collector, message)
     first = lines[0].record
     session = first.get_text("sessionId")
-    report = build_test_report(collector.steps)
+    tests = find_last_test_run(collector.steps)
     interruption = _find_interruption(collector.steps)
-    is_failure = bool(interruption) or report.partition("\n")[0].endswith("failed.")
-    outcome: dict[str, object] = {"status": "failure" if is_failure else "success", "error_message": interruption}
+    status = "failure" if interruption or tests.has_failed else "success"
+    outcome: dict[str, object] = {"status": status, "error_message": interruption}
     if timestamp := first.get_text("timestamp"):
         outcome["created_at"] = timestamp
-    fields = Record({"test_report": "" if interruption else report}, first.location)
+    fields = Record({"test_report": "" if interruption else tests.report}, first.location)
     return build_recorded_trajectory(
         fields,
         dataset,

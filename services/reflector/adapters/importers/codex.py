@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from services.reflector.adapters.importers.json_records import Record
-from services.reflector.adapters.importers.recorded_tests import build_test_report
+from services.reflector.adapters.importers.recorded_tests import find_last_test_run
 from services.reflector.adapters.importers.response_items import ItemSteps
 from services.reflector.adapters.importers.step_collector import build_recorded_trajectory
 from services.reflector.adapters.importers.usage import read_usage
@@ -63,15 +63,14 @@ def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[Recor
     if not any(step.role == "assistant" for step in steps):
         return
     meta = next((payload for kind, payload in payloads if kind == _META), Record({}, lines[0].location))
-    report = build_test_report(steps)
+    tests = find_last_test_run(steps)
     is_aborted = _is_aborted([payload for kind, payload in payloads if kind == _EVENT])
-    is_failure = is_aborted or report.partition("\n")[0].endswith("failed.")
-    outcome: dict[str, object] = {"status": "failure" if is_failure else "success"}
+    outcome: dict[str, object] = {"status": "failure" if is_aborted or tests.has_failed else "success"}
     if is_aborted:
         outcome["error_message"] = "The user aborted the turn."
     if timestamp := lines[0].get_text("timestamp"):
         outcome["created_at"] = timestamp
-    fields = Record({"test_report": "" if is_aborted else report}, lines[0].location)
+    fields = Record({"test_report": "" if is_aborted else tests.report}, lines[0].location)
     yield build_recorded_trajectory(
         fields,
         dataset,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from services.reflector.adapters.importers import anthropic
 from services.reflector.adapters.importers.json_records import Record
-from services.reflector.adapters.importers.recorded_tests import build_test_report
+from services.reflector.adapters.importers.recorded_tests import find_last_test_run
 from services.reflector.adapters.importers.step_collector import StepCollector, build_recorded_trajectory
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 
@@ -43,14 +43,13 @@ def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[Recor
         anthropic.add_message(collector, Record(content, message.location))
     if first is None or not any(step.role == "assistant" for step in collector.steps):
         return
-    report = build_test_report(collector.steps)
-    status = "failure" if report.partition("\n")[0].endswith("failed.") else "success"
+    tests = find_last_test_run(collector.steps)
     yield build_recorded_trajectory(
-        Record({"test_report": report}, first.location),
+        Record({"test_report": tests.report}, first.location),
         dataset,
         collector.steps,
         generated_answer=collector.answer,
-        status=status,
+        status="failure" if tests.has_failed else "success",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from services.reflector.domain.trajectory import Step
 
@@ -17,8 +18,15 @@ _MAX_COMMAND = 200
 _MAX_OUTPUT = 4_000
 
 
-def build_test_report(steps: Sequence[Step]) -> str:
-    """Return a report of the last call that ran tests, `passed` or `failed` first; empty if no call ran any.
+class LastTestRun(NamedTuple):
+    """The report of a call that ran tests, and whether they failed; the report is empty if no call ran any."""
+
+    report: str = ""
+    has_failed: bool = False
+
+
+def find_last_test_run(steps: Sequence[Step]) -> LastTestRun:
+    """Return the last call that ran tests, with `passed` or `failed` first in its report.
 
     A result whose text begins with `Error` is a failure: readers mark the results of failed calls so.
     """
@@ -29,7 +37,8 @@ def build_test_report(steps: Sequence[Step]) -> str:
             words = _PUNCTUATION.sub(" ", call.arguments)
             if result is None or not (command := _RUNS_TESTS.search(words)):
                 continue
-            verdict = "failed" if result.lstrip().lower().startswith("error") else "passed"
+            has_failed = result.lstrip().lower().startswith("error")
+            headline = f"The last test run of the trajectory {'failed' if has_failed else 'passed'}."
             shown = words[max(0, command.start() - _MAX_COMMAND // 2) :][:_MAX_COMMAND]
-            return f"The last test run of the trajectory {verdict}.\n{call.name}: {shown}\n{result[-_MAX_OUTPUT:]}"
-    return ""
+            return LastTestRun(f"{headline}\n{call.name}: {shown}\n{result[-_MAX_OUTPUT:]}", has_failed)
+    return LastTestRun()
