@@ -19,7 +19,6 @@ from services.reflector.adapters.importers.trace_records import (
     build_model_call,
     build_tool_call,
     read_nanoseconds,
-    require_text,
 )
 from services.reflector.adapters.importers.usage import read_usage
 from services.reflector.domain.errors import MalformedTrajectory
@@ -65,8 +64,8 @@ def _read_span(record: Record) -> Span:
     error = record.get_child("error")
     return Span(
         location=record.location,
-        trace=require_text(record, "trace_id", "must name the trace"),
-        id=require_text(record, "id", "must name the span"),
+        trace=record.require_text("trace_id", "must name the trace"),
+        id=record.require_text("id", "must name the span"),
         parent=record.get_text("parent_id"),
         start=read_nanoseconds(record, "started_at"),
         attributes=_read_attributes(record),

@@ -92,12 +92,16 @@ class Record:
         """Return the field as an object, None if it is missing or null."""
         return Record(self.value[name], self.build_path(name)) if self.has(name) else None
 
-    def require_name(self, name: str) -> str:
-        """Return the field as the name of a tool. Raise MalformedTrajectory if it is missing."""
+    def require_text(self, name: str, rule: str = "must not be empty") -> str:
+        """Return the field as text that is not empty. Raise MalformedTrajectory with `rule`."""
         text = self.get_text(name)
         if not text:
-            raise self.build_error(name, "must name the tool")
+            raise self.build_error(name, rule)
         return text
+
+    def require_name(self, name: str) -> str:
+        """Return the field as the name of a tool. Raise MalformedTrajectory if it is missing."""
+        return self.require_text(name, "must name the tool")
 
     def list_texts(self, name: str) -> tuple[str, ...]:
         """Return the field as a list of texts, empty if it is missing or null."""

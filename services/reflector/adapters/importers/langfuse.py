@@ -15,7 +15,7 @@ from services.reflector.adapters.importers.json_records import Record
 from services.reflector.adapters.importers.langfuse_observations import read_attributes
 from services.reflector.adapters.importers.otlp import Span
 from services.reflector.adapters.importers.scores import Score, choose_outcome
-from services.reflector.adapters.importers.trace_records import read_nanoseconds, require_text
+from services.reflector.adapters.importers.trace_records import read_nanoseconds
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
 
 
@@ -38,7 +38,7 @@ def read_trajectories(records: Iterable[Record], dataset: str) -> Iterator[Recor
         if _is_score(record):
             scores.append(record)
         else:
-            trace = require_text(record, "traceId", "must name the trace")
+            trace = record.require_text("traceId", "must name the trace")
             trace_of[trace] = trace_of[record.get_text("id")] = trace
             traces.setdefault(trace, []).append(record)
     rated: defaultdict[str | None, list[Score]] = defaultdict(list)
@@ -83,7 +83,7 @@ def _read_span(record: Record) -> Span:
     return Span(
         location=record.location,
         trace=record.get_text("traceId"),
-        id=require_text(record, "id", "must name the observation"),
+        id=record.require_text("id", "must name the observation"),
         parent=record.get_text("parentObservationId"),
         start=read_nanoseconds(record, "startTime"),
         attributes=read_attributes(record),

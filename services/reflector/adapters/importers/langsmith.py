@@ -23,7 +23,6 @@ from services.reflector.adapters.importers.trace_records import (
     build_model_call,
     build_tool_call,
     read_nanoseconds,
-    require_text,
 )
 from services.reflector.adapters.importers.usage import read_usage
 from services.reflector.domain.recorded_trajectory import RecordedTrajectory
@@ -85,7 +84,7 @@ def _read_span(run: Record) -> Span:
     return Span(
         location=run.location,
         trace=run.get_text("trace_id"),
-        id=require_text(run, "id", "must name the run"),
+        id=run.require_text("id", "must name the run"),
         parent=run.get_text("parent_run_id"),
         start=read_nanoseconds(run, "start_time"),
         attributes=_read_attributes(run),

@@ -59,8 +59,8 @@ def _read_span(span: Record) -> Span:
         error = status.get_text("message") or (kind if isinstance(kind, str) else "") or "failed"
     return Span(
         location=span.location,
-        trace=_read_identity(span, "traceId"),
-        id=_read_identity(span, "spanId"),
+        trace=span.require_text("traceId"),
+        id=span.require_text("spanId"),
         parent=span.get_text("parentSpanId"),
         start=_read_nanoseconds(span, "startTimeUnixNano"),
         attributes=attributes,
@@ -87,13 +87,6 @@ def read_log_record(log: Record) -> Span | None:
         attributes=attributes,
         error=kind if isinstance(kind, str) else None,
     )
-
-
-def _read_identity(span: Record, name: str) -> str:
-    text = span.get_text(name)
-    if not text:
-        raise span.build_error(name, "must not be empty")
-    return text
 
 
 def _read_nanoseconds(span: Record, name: str) -> int:

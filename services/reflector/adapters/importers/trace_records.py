@@ -32,18 +32,10 @@ def build_tool_call(name: str, call_id: str, arguments: Value, result: Value) ->
     }
 
 
-def require_text(record: Record, name: str, rule: str) -> str:
-    """Return a field that must be text that is not empty. Raise MalformedTrajectory with `rule`."""
-    text = record.get_text(name)
-    if not text:
-        raise record.build_error(name, rule)
-    return text
-
-
 def read_nanoseconds(record: Record, name: str) -> int:
     """Return a time in ISO 8601 as nanoseconds since 1970. Raise MalformedTrajectory with the field."""
     try:
-        moment = datetime.fromisoformat(require_text(record, name, "must be a time in ISO 8601"))
+        moment = datetime.fromisoformat(record.require_text(name, "must be a time in ISO 8601"))
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return round(moment.timestamp() * 1e6) * 1_000
     except (ValueError, OverflowError, OSError) as error:
