@@ -48,6 +48,7 @@ OWN: dict[str, Any] = {
     "reasoning_steps": ["look", "commit"],
     "used_bullet_ids": ["a"],
     "cited_bullet_ids": ["a"],
+    "serving_ids": ["s-1"],
     "created_at": "2026-01-05T09:00:00Z",
     "ground_truth": "committed",
     "test_report": "passed",
@@ -157,6 +158,7 @@ def test_our_own_form_round_trips_every_field() -> None:
     assert trajectory.dataset == "devtools"
     assert trajectory.reasoning_steps == ("look", "commit")
     assert trajectory.cited_bullet_ids == ("a",)
+    assert trajectory.serving_ids == ("s-1",)
     assert trajectory.created_at.year == 2026
     assert trajectory.steps[1].tool_calls[0].arguments == '{"command": "x"}'
     assert (recorded.ground_truth, recorded.test_report) == ("committed", "passed")

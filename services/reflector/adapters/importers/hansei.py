@@ -42,6 +42,7 @@ def read(record: Record, dataset: str) -> RecordedTrajectory:
         reasoning_steps=record.list_texts("reasoning_steps"),
         used_bullet_ids=record.list_texts("used_bullet_ids"),
         cited_bullet_ids=record.list_texts("cited_bullet_ids"),
+        serving_ids=record.list_texts("serving_ids"),
         status=record.get_text("status"),
         error_message=record.get_text("error_message") or None,
         steps=steps,
