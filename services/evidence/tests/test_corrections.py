@@ -6,6 +6,7 @@ import asyncio
 import random
 from datetime import datetime, timedelta
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from services.evidence.adapters.sql import corrections, queries
 from services.evidence.adapters.sql.repository import EvidenceRepository
 from services.evidence.domain.policy import TrialPolicy
 from services.evidence.domain.recount import Recount
-from services.evidence.domain.trials import BulletState
+from services.evidence.domain.trials import BulletState, BulletTrial
 from services.evidence.tests.test_store import BULLETS, DATASET, NOW, run_sessions, start_key
 from services.evidence.usecases.ports import OutcomeReport, RankedBullet
 from tests.conftest import create_database, database_location, postgres
@@ -63,6 +64,28 @@ async def test_other_datasets_go_on_while_a_correction_is_counted(database_locat
         assert (await correction).outcome == 0.5
     finally:
         await store.database.close()
+
+
+async def test_a_correction_compares_each_bullet_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    comparisons = 0
+
+    def count_and_compare(trial: BulletTrial, other: object) -> bool:
+        nonlocal comparisons
+        comparisons += 1
+        return trial is other
+
+    bullets = [RankedBullet(f"b-{number}", "0" * 16, None) for number in range(50)]
+    store = open_repository(str(tmp_path / "evidence.db"))
+    await store.database.open()
+    try:
+        await store.start(start_key(), DATASET, TrialPolicy(playbook_holdout=0))
+        serving_id, _ = await store.serve(DATASET, "session", bullets)
+        await store.report(DATASET, OutcomeReport(serving_id, 0.0, False))
+        monkeypatch.setattr(BulletTrial, "__eq__", count_and_compare)
+        await store.report(DATASET, OutcomeReport(serving_id, 1.0, True))
+    finally:
+        await store.database.close()
+    assert comparisons <= len(bullets)
 
 
 async def test_corrections_among_reports_and_new_bullets_give_the_measurements_of_a_recount(

@@ -114,7 +114,8 @@ def _store(
     for serving_id, outcome in corrected.items():
         queries.correct_outcome(connection, dataset, serving_id, outcome)
     queries.replace_points(connection, dataset, recount.list_points())
-    queries.update_bullet_trials(connection, [trial for trial in recount.bullets if trial not in before])
+    pairs = zip(recount.bullets, before, strict=True)
+    queries.update_bullet_trials(connection, [trial for trial, earlier in pairs if trial != earlier])
     trials.lift, trials.reports, trials.enrolled = recount.trials.lift, recount.trials.reports, recount.trials.enrolled
     trials.decisions += len(decisions)
     trials.corrections += 1
