@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from libs.guards.backtest import Backtest, Firing
+from libs.guards.guard_trajectory import GuardTrajectory
 from services.evidence.adapters.sql.guard_repository import GuardRepository
 from services.evidence.adapters.sql.repository import EvidenceRepository
+from services.evidence.domain.archive import ArchivedTrajectory
 from services.evidence.domain.stored_backtest import StoredBacktest
 from services.evidence.tests.archives import DATASET, open_archive, store
+from services.evidence.usecases.backtest_archive import BacktestArchive
 from tests.conftest import create_database, database_location, postgres
 
 __all__ = ["create_database", "database_location", "postgres"]
 
 ALARM = Backtest(passed=2, firings=(Firing("a", "a", 0, 0, is_success=True, is_late=False),))
+
+
+async def test_later_trajectories_are_tested_while_they_are_read(tmp_path: Path) -> None:
+    decoded: list[int] = []
+
+    def decode(trajectory: ArchivedTrajectory, body: bytes) -> GuardTrajectory:
+        decoded.append(trajectory.number)
+        return GuardTrajectory(trajectory.key.trajectory_id, "", True, ())
+
+    async with open_archive(tmp_path) as (servicer, archive, _):
+        for trajectory_id in ("t-1", "t-2", "t-3"):
+            await store(servicer, trajectory_id)
+        reading = BacktestArchive(archive, decode).read_since(DATASET, 1, 3)
+        number, trajectory = await anext(reading)
+        assert (number, trajectory.id, decoded) == (3, "t-3", [3])
+        assert [number async for number, _ in reading] == [2]
 
 
 async def test_a_backtest_counts_each_later_trajectory_once(database_location: str) -> None:

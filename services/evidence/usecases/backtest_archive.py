@@ -15,8 +15,6 @@ from services.evidence.usecases.archive import Archive
 from services.evidence.usecases.archive_ports import TrajectoryFilter
 
 PAGE_SIZE = 200
-NumberedTrajectory = tuple[int, GuardTrajectory]
-"""A trajectory with its number in the archive."""
 MAX_TRAJECTORIES = 5_000
 """The last stored trajectories of an archive that a whole backtest reads."""
 
@@ -54,7 +52,7 @@ class BacktestArchive:
         if found is None:
             raise ArchiveNotFound(dataset)
         result, skipped = Backtest(), 0
-        async for trajectory in self._read_trajectories(dataset, found[:size]):
+        async for _, trajectory in self._read(dataset, found[:size]):
             if trajectory is None:
                 skipped += 1
             else:
@@ -71,34 +69,26 @@ class BacktestArchive:
                 break
         return result
 
-    async def read_since(self, dataset: str, after: int, until: int) -> list[NumberedTrajectory]:
-        """Return the trajectories with an outcome that were stored after a number, at most the last ones.
+    async def read_since(self, dataset: str, after: int, until: int) -> AsyncIterator[tuple[int, GuardTrajectory]]:
+        """Yield the trajectories with an outcome that were stored after a number, each with its number, the last first.
 
-        Raises the errors of the stores.
+        Of many trajectories only the last ones are read. Raises the errors of the stores.
         """
-        read: list[NumberedTrajectory] = []
         before, remaining = until + 1, MAX_TRAJECTORIES
         while remaining > 0:
             found = await self._archive.store.list_trajectories(dataset, TrajectoryFilter(), before, PAGE_SIZE)
             listed = [trajectory for trajectory in found or () if trajectory.number > after]
-            async for number, trajectory in self._read_numbered(dataset, listed):
+            async for number, trajectory in self._read(dataset, listed):
                 if trajectory is not None:
-                    read.append((number, trajectory))
+                    yield number, trajectory
             if len(listed) < PAGE_SIZE:
                 break
             before, remaining = listed[-1].number, remaining - PAGE_SIZE
-        return read
 
-    async def _read_trajectories(
-        self, dataset: str, listed: list[ArchivedTrajectory]
-    ) -> AsyncIterator[GuardTrajectory | None]:
-        """Yield each trajectory, None without an outcome; a content that was replaced is left out."""
-        async for _, trajectory in self._read_numbered(dataset, listed):
-            yield trajectory
-
-    async def _read_numbered(
+    async def _read(
         self, dataset: str, listed: list[ArchivedTrajectory]
     ) -> AsyncIterator[tuple[int, GuardTrajectory | None]]:
+        """Yield each trajectory with its number, None without an outcome; a content that was replaced is left out."""
         for trajectory in listed:
             try:
                 newest, body = await self._archive.read(dataset, trajectory.key.trajectory_id)

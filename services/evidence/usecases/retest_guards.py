@@ -9,10 +9,11 @@ from chassis.errors import HanseiError
 from chassis.logging import get_logger
 from chassis.targets.guard import CallGuard
 from libs.guards.backtest import Backtest, backtest
+from libs.guards.guard_trajectory import GuardTrajectory
 from services.evidence.domain.guard_modes import limit_mode
 from services.evidence.domain.stored_backtest import Demotion, demote
-from services.evidence.usecases.backtest_archive import BacktestArchive, NumberedTrajectory
-from services.evidence.usecases.guard_ports import GuardSource, GuardStore, OutdatedBacktest
+from services.evidence.usecases.backtest_archive import BacktestArchive
+from services.evidence.usecases.guard_ports import GuardSource, GuardStore
 from services.evidence.usecases.guard_trial_ports import GuardTrialStore
 
 _log = get_logger(__name__)
@@ -41,12 +42,13 @@ class RetestGuards:
         found = await self._source.find(dataset)
         guards = {guard.target.source: guard for guard in found.guards}
         outdated = await self._store.find_outdated_backtests(dataset, list(guards), newest)
-        results: dict[str, Backtest] = {}
+        results = dict.fromkeys(outdated, Backtest())
         if outdated:
             oldest = min(stored.archived_number for stored in outdated.values())
-            trajectories = await self._archive.read_since(dataset, oldest, newest)
-            for source, stored in outdated.items():
-                results[source] = await asyncio.to_thread(_test_later, guards[source], stored, trajectories)
+            async for number, trajectory in self._archive.read_since(dataset, oldest, newest):
+                later = [guards[source] for source, stored in outdated.items() if number > stored.archived_number]
+                for source, result in (await asyncio.to_thread(_test, later, trajectory)).items():
+                    results[source] = results[source].add(result)
         before = await self._store.find_allowed_modes(dataset, list(outdated)) if outdated else {}
         updated = await self._store.add_to_backtests(dataset, outdated, results, newest)
         after = await self._store.find_allowed_modes(dataset, list(updated)) if updated else {}
@@ -64,6 +66,6 @@ class RetestGuards:
                 _log.info("guard demoted", dataset=dataset, bullet=made.bullet_id, reason=made.reason)
 
 
-def _test_later(guard: CallGuard, stored: OutdatedBacktest, trajectories: Sequence[NumberedTrajectory]) -> Backtest:
-    later = [trajectory for number, trajectory in trajectories if number > stored.archived_number]
-    return backtest(guard.target, later)
+def _test(guards: Sequence[CallGuard], trajectory: GuardTrajectory) -> dict[str, Backtest]:
+    """Return the backtests of guards on one trajectory, by target."""
+    return {guard.target.source: backtest(guard.target, [trajectory]) for guard in guards}
