@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
+
+import pytest
 
 from libs.llm.client import LLMClient
 from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.curation import SELF_REPORT, Lesson, Reflection, SectionDefinition
+from services.curator.domain.log import Stamp, StoredBullet
 from services.curator.domain.playbook import Bullet
 from services.curator.domain.review import PendingState
+from services.curator.domain.snapshot import Snapshot
+from services.curator.domain.word_similarity import WordSimilarity
 from services.curator.prompts.builder import CuratorPromptBuilder
+from services.curator.usecases import model_curator
+from services.curator.usecases import similarity as similarity_sources
 from services.curator.usecases.corroboration import WAITS_ALREADY, WAITS_FOR_A_PERSON, WAITS_FOR_A_SECOND
 from services.curator.usecases.curate import Curation, CuratorAgent
 from services.curator.usecases.model_curator import ModelCurator
@@ -137,6 +146,36 @@ async def test_edits_of_hidden_or_missing_bullets_are_declined(store: SqlPlayboo
     reasons = [operation.skipped_reason for operation in curation.operations]
     assert reasons == [*[NOT_SHOWN] * 4, "the reply names lesson 9, and there are 2", UNDECIDED]
     assert [bullet.content for bullet in await bullets(store)] == ["one", "two"]
+
+
+class WatchedSimilarity(WordSimilarity):
+    """Compares by words, and keeps the threads that search the nearest bullet."""
+
+    def __init__(self) -> None:
+        self.threads: list[threading.Thread] = []
+
+    def find_nearest(self, content: str, bullets: Sequence[StoredBullet]) -> tuple[StoredBullet | None, float]:
+        self.threads.append(threading.current_thread())
+        return super().find_nearest(content, bullets)
+
+
+async def test_unseen_bullets_are_compared_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_curator, "PROMPT_BULLETS", 1)
+    stamp = Stamp(1, datetime(2026, 1, 1, tzinfo=UTC))
+    contents = (FIRST.key_insight, SECOND.key_insight)
+    stored = [
+        StoredBullet(slot, Bullet(id=str(slot), section="s", content=text, searchable_text=text), stamp, stamp, 1)
+        for slot, text in enumerate(contents)
+    ]
+    similarity = WatchedSimilarity()
+    monkeypatch.setattr(similarity_sources, "WORDS", similarity)
+    client = LLMClient(ScriptedModel({"reasoning": "why", **add(SECOND.key_insight)}))
+    curator = ModelCurator(client, CuratorPromptBuilder("nowhere", "en"), "gpt", WordSource())
+    reflection = Reflection((FIRST,), (), "run-1", "cancel it", signal="reward", model="gpt")
+    edits = await curator.propose(reflection, Snapshot("d", 1, stored), [])
+    assert [proposal.confirmed_id for proposal in edits.proposals] == ["1"]
+    assert similarity.threads
+    assert threading.main_thread() not in similarity.threads
 
 
 async def test_a_waiting_lesson_is_confirmed_by_its_id(store: SqlPlaybookStore) -> None:

@@ -182,7 +182,7 @@ class ModelCurator:
                 return proposal
             return replace(proposal, confirmed_id=nearest.bullet.id)
 
-        return tuple(check(proposal) for proposal in proposals)
+        return await asyncio.to_thread(lambda: tuple(map(check, proposals)))
 
 
 def _is_new(proposal: Proposal) -> bool:
