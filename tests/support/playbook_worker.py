@@ -215,7 +215,8 @@ async def _complete(url: str, key: IdempotencyKey, job: Job, before: int) -> int
 async def _check(store: SqlPlaybookStore) -> int:
     """The newest revision, after comparing the bullets with the fold of the log."""
     snapshot = await store.load(DATASET)
-    folded = fold(await store.list_changes_between(DATASET, 0, snapshot.revision))
+    revisions = await store.list_revisions_after(DATASET, 0, snapshot.revision)
+    folded = fold(change for revision in revisions for change in revision.changes)
     assert folded == dict(snapshot.slots)
     return snapshot.revision
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 _NUMBERED = re.compile(r"^[a-z0-9]+-(\d{5,})$")
 _WORD_BREAK = re.compile(r"[^a-z0-9]+")
@@ -26,11 +26,6 @@ def parse_number(bullet_id: str) -> int | None:
     """Return the number in an id, None for a uuid or any other form (C-71)."""
     match = _NUMBERED.match(bullet_id)
     return int(match[1]) if match and len(match[1]) <= _MAX_DIGITS else None
-
-
-def find_highest_number(ids: Iterable[str]) -> int:
-    """Return the highest number of all ids, 0 without any (C-71)."""
-    return max((number for number in map(parse_number, ids) if number is not None), default=0)
 
 
 def format_id(section: str, number: int) -> str:

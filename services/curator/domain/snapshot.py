@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from services.curator.domain.ids import find_highest_number
 from services.curator.domain.log import SlotChange, StoredBullet, fold, join_by_id
-from services.curator.domain.playbook import Bullet, Playbook, PlaybookMetadata, hash_content, utc_now
+from services.curator.domain.playbook import Bullet, Playbook, PlaybookMetadata, utc_now
 
 
 class Snapshot:
-    """A dataset at `revision`. Implements `DatasetView`, without history and votes.
+    """A dataset at `revision`.
 
     `stored` are the bullets in playbook order, or these by slot, which nobody changes any more.
     `created_at` and `updated_at` may be naive if they were imported so (C-20); they are never compared. `committed_at`
@@ -39,7 +38,6 @@ class Snapshot:
         self.first_revision = first_revision
         self.slots = stored if isinstance(stored, Mapping) else {bullet.slot: bullet for bullet in stored}
         self.bullets = len(self.slots)
-        self.next_slot = max(self.slots, default=-1) + 1
 
     def advance(self, revision: int, changes: Iterable[SlotChange], committed_at: datetime | None = None) -> Snapshot:
         """Return the snapshot at `revision` from the changes since this one."""
@@ -66,29 +64,9 @@ class Snapshot:
         """Return the bullets in order."""
         return [stored.bullet for stored in self.slots.values()]
 
-    def find_bullets_with_id(self, bullet_id: str) -> Sequence[StoredBullet]:
-        """Return the bullets with this id, in playbook order."""
-        return [stored for stored in self.slots.values() if stored.bullet.id == bullet_id]
-
-    def find_bullets_with_fingerprint(self, fingerprint: str) -> Sequence[StoredBullet]:
-        """Return the bullets whose content has this fingerprint, in playbook order."""
-        return [stored for stored in self.slots.values() if hash_content(stored.bullet.content) == fingerprint]
-
     def list_bullets(self) -> Sequence[StoredBullet]:
         """Return all bullets in playbook order."""
         return list(self.slots.values())
-
-    def find_highest_number(self) -> int:
-        """Return the highest number in a bullet's id (C-71)."""
-        return find_highest_number(stored.bullet.id for stored in self.slots.values())
-
-    def find_removal_after(self, bullet_id: str, revision: int) -> int | None:
-        """Return None: a snapshot has no history."""
-        return None
-
-    def has_vote(self, slot: int, trajectory: str, round_: int) -> bool:
-        """Return False: a snapshot has sums of votes, not votes."""
-        return False
 
 
 def compare_snapshots(before: Snapshot, after: Snapshot) -> list[SlotChange]:

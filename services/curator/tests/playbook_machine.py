@@ -181,8 +181,9 @@ class PlaybookMachine(RuleBasedStateMachine):
             for item in self.model.now
         ]
         assert snapshot.revision == self.model.revision
-        folded = fold(self.run(self.store.list_changes_between(self.dataset, 0, snapshot.revision)))
-        assert folded == dict(snapshot.slots)
+        revisions = self.run(self.store.list_revisions_after(self.dataset, 0, snapshot.revision))
+        changes = (change for revision in revisions for change in revision.changes)
+        assert fold(changes) == dict(snapshot.slots)
 
     @precondition(lambda self: self.model.revision > 0)
     @rule(data=st.data())

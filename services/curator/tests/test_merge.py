@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 import pytest
@@ -10,10 +11,10 @@ from hypothesis import strategies as st
 
 from services.curator.domain.curation import DeltaContextItem, Proposal, Vote, VoteTag, summarize_deltas
 from services.curator.domain.draft import Draft
-from services.curator.domain.ids import build_slug, create_id, find_highest_number
+from services.curator.domain.ids import build_slug, create_id, parse_number
 from services.curator.domain.log import Stamp, StoredBullet
 from services.curator.domain.merge import MergeTerms, count_votes, merge_deltas
-from services.curator.domain.playbook import Bullet
+from services.curator.domain.playbook import Bullet, hash_content
 from services.curator.domain.snapshot import Snapshot
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -26,14 +27,41 @@ def bullet(bullet_id: str, content: str = "", **fields: object) -> Bullet:
     )
 
 
-def playbook(*bullets: Bullet, revision: int = 3) -> Snapshot:
+class PlaybookView(Snapshot):
+    """A playbook for a draft, without history and votes."""
+
+    def __init__(self, revision: int, stored: Sequence[StoredBullet]) -> None:
+        super().__init__("d", revision, stored)
+        self.next_slot = len(stored)
+
+    def find_bullets_with_id(self, bullet_id: str) -> Sequence[StoredBullet]:
+        return [stored for stored in self.slots.values() if stored.bullet.id == bullet_id]
+
+    def find_bullets_with_fingerprint(self, fingerprint: str) -> Sequence[StoredBullet]:
+        return [stored for stored in self.slots.values() if hash_content(stored.bullet.content) == fingerprint]
+
+    def find_highest_number(self) -> int:
+        return find_highest_number(stored.bullet.id for stored in self.slots.values())
+
+    def find_removal_after(self, bullet_id: str, revision: int) -> int | None:
+        return None
+
+    def has_vote(self, slot: int, trajectory: str, round_: int) -> bool:
+        return False
+
+
+def find_highest_number(ids: Iterable[str]) -> int:
+    return max((number for number in map(parse_number, ids) if number is not None), default=0)
+
+
+def playbook(*bullets: Bullet, revision: int = 3) -> PlaybookView:
     stamp = Stamp(revision, NOW)
-    return Snapshot(
-        "d", revision, [StoredBullet(slot, bullet, stamp, stamp, revision) for slot, bullet in enumerate(bullets)]
+    return PlaybookView(
+        revision, [StoredBullet(slot, bullet, stamp, stamp, revision) for slot, bullet in enumerate(bullets)]
     )
 
 
-def draft_of(snapshot: Snapshot) -> Draft:
+def draft_of(snapshot: PlaybookView) -> Draft:
     return Draft(snapshot, Stamp(snapshot.revision + 1, NOW))
 
 

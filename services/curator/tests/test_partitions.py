@@ -69,7 +69,6 @@ async def test_statements_on_a_dataset_touch_one_partition(postgres: PostgresSer
             assert (await store.load("one", 5)).revision == 5
             assert len(await store.list_revisions("one", None, 50)) == 11
             assert len(await store.list_bullet_revisions("one", "s-00001")) == 9
-            assert len(await store.list_changes_between("one", 2, 11)) == 9
             assert len(await store.list_revisions_after("one", 5, 50)) == 6
             assert await store.find_revision_at("one", store._clock()) == 11
             origin = Origin(RevisionKind.RESTORE, "ann")

@@ -166,7 +166,8 @@ async def test_a_vote_does_not_make_an_update_conflict(store: SqlPlaybookStore) 
 async def rebuilt_equals_kept(store: SqlPlaybookStore, dataset: str) -> None:
     """The fold of the whole log is the table of bullets, and the votes sum up to their counters."""
     head = (await store.load(dataset)).revision
-    folded = fold(await store.list_changes_between(dataset, 0, head))
+    revisions = await store.list_revisions_after(dataset, 0, head)
+    folded = fold(change for revision in revisions for change in revision.changes)
     remaining = dict((await store.load(dataset)).slots)
     assert folded == remaining
     connection = sqlite3.connect(store.name)

@@ -204,9 +204,6 @@ class PlaybookStore(Protocol):
     async def list_bullet_revisions(self, dataset: str, bullet_id: str) -> list[Revision]:
         """Return the revisions that changed a bullet, oldest first, each with only that bullet's changes."""
 
-    async def list_changes_between(self, dataset: str, low: int, high: int) -> list[SlotChange]:
-        """Return the changes of the revisions in (low, high], in log order. Raises RevisionAhead."""
-
     async def list_revisions_after(self, dataset: str, revision: int, limit: int) -> list[Revision]:
         """Return revisions after `revision`, oldest first."""
 

@@ -114,7 +114,8 @@ async def test_many_processes_lose_nothing_and_double_nothing(url: str) -> None:
     assert [
         (bullet.id, bullet.content, bullet.helpful, bullet.harmful) for bullet in snapshot.bullet_list
     ] == model.bullets_with_votes
-    assert fold(await store.list_changes_between(DATASET, 0, head)) == dict(snapshot.slots)
+    whole_log = await store.list_revisions_after(DATASET, 0, head)
+    assert fold(change for revision in whole_log for change in revision.changes) == dict(snapshot.slots)
     await store.close()
 
 

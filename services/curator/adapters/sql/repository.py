@@ -20,9 +20,8 @@ from services.curator.adapters.sql import queries, schema
 from services.curator.adapters.sql.dataset_transaction import SqlDatasetTransaction
 from services.curator.adapters.sql.notifications import listen
 from services.curator.adapters.sql.unused_embeddings import delete_unused_embeddings
-from services.curator.domain.errors import RevisionAhead
 from services.curator.domain.evidence import Evidence
-from services.curator.domain.log import Revision, RevisionKind, SlotChange
+from services.curator.domain.log import Revision, RevisionKind
 from services.curator.domain.playbook import utc_now, validate_dataset_name
 from services.curator.domain.policy import Policy
 from services.curator.domain.review import PendingChange, PendingState
@@ -211,21 +210,6 @@ class SqlPlaybookStore:
     async def list_bullet_revisions(self, dataset: str, bullet_id: str) -> list[Revision]:
         """Return the revisions that changed a bullet, oldest first, each with only that bullet's changes."""
         return await self._read(queries.select_bullet_history, validate_dataset_name(dataset), bullet_id)
-
-    async def list_changes_between(self, dataset: str, low: int, high: int) -> list[SlotChange]:
-        """Return the changes of the revisions in (low, high], in log order. Raises RevisionAhead."""
-        validate_dataset_name(dataset)
-
-        def read_changes(connection: Connection) -> list[SlotChange]:
-            head = queries.select_head(connection, dataset)
-            newest = head.revision if head else 0
-            if max(low, high) > newest:
-                raise RevisionAhead(dataset, max(low, high), newest)
-            if head:
-                queries.require_revision(dataset, min(low, high), head)
-            return queries.select_changes_between(connection, dataset, low, high)
-
-        return await self.database.read(read_changes)
 
     async def list_revisions_after(self, dataset: str, revision: int, limit: int) -> list[Revision]:
         """Return revisions after `revision`, oldest first."""

@@ -104,11 +104,6 @@ def encode_source(source: Source) -> pb.Source:
     return pb.Source(trajectory_id=source.trajectory, steps=source.steps)
 
 
-def encode_playbook(snapshot: Snapshot) -> pb.Playbook:
-    """Return the message of a whole playbook."""
-    return encode_playbook_part(snapshot, snapshot.list_bullets())
-
-
 def encode_embedding(model_id: str, vector: Float32s | None) -> pb.Embedding:
     """Return the message of a vector, shape (d,); without values for None."""
     if vector is None:
