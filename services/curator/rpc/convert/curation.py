@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chassis.server.messages import decode_enum
 from hansei.curator.v1 import curator_service_pb2 as curator_pb
 from hansei.playbook.v1.usage_pb2 import ModelUsage
 from hansei.reflector.v1 import trajectory_pb2
@@ -23,7 +24,7 @@ def decode_reflection(message: trajectory_pb2.ReflectionResult) -> Reflection:
                 insight.key_insight,
                 tuple(insight.steps),
                 insight.section,
-                _decode_kind(insight.kind),
+                decode_enum(trajectory_pb2.InsightKind.DESCRIPTOR, insight.kind) or "",
                 insight.confirms,
                 insight.contradicts,
                 _decode_target(insight.target, f"reflection.insights[{index}].target"),
@@ -35,7 +36,7 @@ def decode_reflection(message: trajectory_pb2.ReflectionResult) -> Reflection:
         ),
         trajectory_id=message.trajectory_id,
         query=message.trajectory_query,
-        signal=_decode_signal(message.signal),
+        signal=decode_enum(trajectory_pb2.SignalStrength.DESCRIPTOR, message.signal) or "",
         model=message.model,
         served=frozenset(message.used_bullet_ids),
         calls=tuple(
@@ -54,20 +55,10 @@ def decode_reflection(message: trajectory_pb2.ReflectionResult) -> Reflection:
     )
 
 
-def _decode_kind(kind: trajectory_pb2.InsightKind.ValueType) -> str:
-    """Return the name of a kind of lessons, empty when none is set."""
-    return trajectory_pb2.InsightKind.Name(kind).removeprefix("INSIGHT_KIND_").lower() if kind else ""
-
-
 def _decode_target(expression: str, field: str) -> str:
     if expression:
         validate_target(expression, field)
     return expression
-
-
-def _decode_signal(signal: trajectory_pb2.SignalStrength.ValueType) -> str:
-    """Return the name of a signal, empty when none is set."""
-    return trajectory_pb2.SignalStrength.Name(signal).removeprefix("SIGNAL_STRENGTH_").lower() if signal else ""
 
 
 def encode_curation(curation: Curation, usage: ModelUsage) -> curator_pb.CurateResponse:

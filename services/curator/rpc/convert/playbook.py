@@ -26,16 +26,9 @@ from services.curator.domain.errors import PinReasonMissing
 from services.curator.domain.log import Revision, SlotChange, StoredBullet
 from services.curator.domain.playbook import Bullet, BulletTarget, Source, validate_target
 from services.curator.domain.policy import DEFAULT_MAX_BULLETS, DEFAULT_PENDING_LIFETIME, Policy, ReviewMode, Trust
-from services.curator.domain.review import PendingChange, PendingState
+from services.curator.domain.review import PendingChange
 from services.curator.domain.snapshot import Snapshot
 from services.curator.usecases.ports import DatasetHead
-
-_DELTA_TYPES: dict[int, DeltaType] = {
-    pb.DELTA_TYPE_ADD: "ADD",
-    pb.DELTA_TYPE_UPDATE: "UPDATE",
-    pb.DELTA_TYPE_DELETE: "DELETE",
-}
-_TRUST: dict[int, Trust] = {review_pb2.TRUST_TIER_LOW: Trust.LOW, review_pb2.TRUST_TIER_HIGH: Trust.HIGH}
 
 
 def encode_timestamp(at: datetime | None) -> Timestamp | None:
@@ -125,7 +118,7 @@ def encode_playbook_part(snapshot: Snapshot, stored: Sequence[StoredBullet]) -> 
 def decode_proposal(message: pb.Delta, trajectory: str, field: str = "delta") -> Proposal:
     """Return the proposal of a delta; one without sources gets the trajectory of its request. Raises InvalidTarget."""
     delta = DeltaContextItem(
-        type=_DELTA_TYPES[message.type],
+        type=cast("DeltaType", pb.DeltaType.Name(message.type).removeprefix("DELTA_TYPE_")),
         section=message.section,
         bullet_id=message.bullet_id if message.HasField("bullet_id") else None,
         content=message.content,
@@ -254,13 +247,9 @@ def encode_pending_change(change: PendingChange, present: Bullet | None = None) 
     )
 
 
-def decode_state(state: int) -> PendingState:
-    """Return the state of a pending change."""
-    return PendingState[review_pb2.PendingState.Name(state).removeprefix("PENDING_STATE_")]  # type: ignore[arg-type]
-
-
 def decode_policy(message: review_pb2.DatasetPolicy) -> Policy:
     """Return the policy of a message, defaults filled in."""
+    tiers = review_pb2.TrustTier.DESCRIPTOR
     lifetime = DEFAULT_PENDING_LIFETIME
     if message.HasField("pending_lifetime"):
         lifetime = message.pending_lifetime.ToTimedelta()
@@ -270,7 +259,7 @@ def decode_policy(message: review_pb2.DatasetPolicy) -> Policy:
         max_tokens=message.max_tokens,
         duplicate_threshold=message.duplicate_threshold if message.HasField("duplicate_threshold") else None,
         retire_after_harmful=message.retire_after_harmful,
-        trust={author: _TRUST.get(tier, Trust.MEDIUM) for author, tier in message.trust.items()},
+        trust={author: Trust(decode_enum(tiers, tier) or Trust.MEDIUM) for author, tier in message.trust.items()},
         pending_lifetime=lifetime,
     )
 

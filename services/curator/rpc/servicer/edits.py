@@ -7,6 +7,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from chassis.server.messages import decode_enum
 from hansei.playbook.v1 import playbook_service_pb2 as service_pb
 from hansei.playbook.v1 import review_pb2
 from libs.storage.idempotency import IdempotencyKey
@@ -150,7 +151,8 @@ class PlaybookEdits:
     ) -> service_pb.ListPendingChangesResponse:
         """Return a page of pending changes, oldest first, each with the present bullet that it edits."""
         await self._store.require(request.dataset)
-        states = [convert.decode_state(state) for state in request.states if state] or [PendingState.WAITING]
+        names = [decode_enum(review_pb2.PendingState.DESCRIPTOR, state) for state in request.states]
+        states = [PendingState(name) for name in names if name] or [PendingState.WAITING]
         (after,) = decode_page_token(request, str) or ("",)
         size = request.page_size or DEFAULT_PAGE
         changes = await self._store.list_pending_changes(request.dataset, states, after, size + 1)
