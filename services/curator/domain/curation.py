@@ -14,8 +14,9 @@ DeltaType = Literal["ADD", "UPDATE", "DELETE"]
 VoteTag = Literal["helpful", "harmful", "neutral"]
 
 SELF_REPORT = "self_report"
-TRUSTED_SIGNALS = frozenset({"reward", "test_report", "ground_truth"})
 """The signal of a trajectory whose outcome only the agent itself reports."""
+TRUSTED_SIGNALS = frozenset({"reward", "test_report", "ground_truth"})
+"""The signals of trajectories whose outcome a reward, a test or a known answer determined."""
 OFFLINE_MODEL = "offline"
 """The model name of curations and reflections by rules."""
 

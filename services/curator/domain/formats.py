@@ -17,11 +17,10 @@ from pydantic import ValidationError
 from chassis.errors import Violation, shorten
 from chassis.field_errors import describe_error, describe_rule
 from services.curator.domain.errors import InvalidBullet, NotWritableAsText, UnreadablePlaybook
-from services.curator.domain.playbook import Bullet, Playbook, validate_bullet
+from services.curator.domain.playbook import DEFAULT_SECTION, Bullet, Playbook, validate_bullet
 
 MAX_BULLETS = 100_000
 CONTINUED = "    "
-SECTION_BEFORE_ANY = "others"
 
 _SNAKE = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)*")
 _CAPITALS = re.compile(r"[A-Z0-9]+(?: [A-Z0-9]+)*")
@@ -78,7 +77,7 @@ def _parse_json(text: str) -> Playbook:
 
 
 def _parse_text(text: str, form: PlaybookFormat) -> Iterator[Bullet]:
-    section = SECTION_BEFORE_ANY
+    section = DEFAULT_SECTION
     head: tuple[int, str] | None = None
     body: list[str] = []
     for number, line in enumerate(text.split("\n"), start=1):

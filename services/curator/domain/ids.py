@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from services.curator.domain.playbook import DEFAULT_SECTION
+
 _NUMBERED = re.compile(r"^[a-z0-9]+-(\d{5,})$")
 _WORD_BREAK = re.compile(r"[^a-z0-9]+")
-_SLUGS = {"strategies_and_hard_rules": "shr", "troubleshooting_and_pitfalls": "ts", "others": "misc"}
+_SLUGS = {"strategies_and_hard_rules": "shr", "troubleshooting_and_pitfalls": "ts", DEFAULT_SECTION: "misc"}
 # A longer number exceeds the integer column of the database; its id counts as one without a number (C-73 still holds).
 _MAX_DIGITS = 18
 

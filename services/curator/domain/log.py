@@ -12,6 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from services.curator.domain.curation import Operation, VoteOutcome
+from services.curator.domain.errors import RevisionDropped, RevisionErased
 from services.curator.domain.playbook import Bullet
 
 
@@ -106,6 +107,14 @@ class Revision:
     def number(self) -> int:
         """Return the number of the revision: 1, 2, 3 … without gaps."""
         return self.stamp.revision
+
+
+def require_revision(dataset: str, revision: int, deleted_revision: int, first_revision: int) -> None:
+    """Raise RevisionErased for a revision of a dataset that was deleted, RevisionDropped for one that is not kept."""
+    if 0 < revision < deleted_revision:
+        raise RevisionErased(dataset, revision, deleted_revision)
+    if revision < first_revision and first_revision > 1:
+        raise RevisionDropped(dataset, revision, first_revision)
 
 
 def fold(changes: Iterable[SlotChange], onto: Mapping[int, StoredBullet] | None = None) -> dict[int, StoredBullet]:

@@ -29,6 +29,8 @@ MAX_KEYWORDS = 64
 MAX_KEYWORD_CHARS = 256
 MAX_SOURCES = 256
 MAX_COUNTER = 2**31 - 1
+DEFAULT_SECTION = "others"
+"""The section of bullets of which nothing names one."""
 
 _DATASET_NAME = re.compile(r"[A-Za-z0-9_-]+")
 MAX_DATASET_CHARS = 128

@@ -15,10 +15,10 @@ from services.curator.domain.curation import Proposal, Reflection
 from services.curator.domain.lessons import quotes
 from services.curator.domain.merge import join_sources
 from services.curator.domain.planted_instructions import find_instruction
-from services.curator.domain.review import PendingChange, PendingState
+from services.curator.domain.review import PendingChange
 from services.curator.domain.review_rules import WAITS_AS_INSTRUCTION
 from services.curator.domain.similarity import Similarity, find_subject
-from services.curator.usecases.neighbourhood import MAX_WAITING
+from services.curator.usecases.neighbourhood import load_waiting_additions
 from services.curator.usecases.ports import PlaybookStore
 from services.curator.usecases.similarity import SimilaritySource
 
@@ -50,8 +50,7 @@ class CorroborationRule:
         uncorroborated = [proposal for proposal in searched if _is_uncorroborated(proposal, reflection)]
         if not uncorroborated:
             return searched
-        pending = await self._store.list_pending_changes(dataset, [PendingState.WAITING], "", MAX_WAITING)
-        waiting = [change for change in pending if change.proposal.delta.type == "ADD"]
+        waiting = await load_waiting_additions(self._store, dataset)
         compared = (*uncorroborated, *(change.proposal for change in waiting))
         texts = [proposal.delta.content for proposal in compared if proposal.delta.type == "ADD"]
         similarity = await self._source.compare(texts)

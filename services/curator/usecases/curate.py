@@ -36,7 +36,7 @@ from services.curator.usecases.commit import EditBatch, PlaybookChanged, commit
 from services.curator.usecases.corroboration import CorroborationRule
 from services.curator.usecases.embed_new_texts import EmbedTexts, NewEmbeddings, embed_nothing
 from services.curator.usecases.generalize import EvidenceUpdate, generalize
-from services.curator.usecases.neighbourhood import Neighbourhood
+from services.curator.usecases.neighbourhood import Neighbourhood, load_waiting_additions
 from services.curator.usecases.ports import DatasetTransaction, PlaybookStore, SectionSource
 from services.curator.usecases.similarity import SimilaritySource
 
@@ -206,7 +206,7 @@ class CuratorAgent:
         """Return the additions that wait, which only a model is told."""
         if not self._uses_model or not request.reflection.insights:
             return ()
-        return await self._neighbourhood.load_waiting(request.dataset)
+        return await load_waiting_additions(self._store, request.dataset)
 
     async def _commit_checked(
         self,

@@ -10,10 +10,9 @@ from pydantic import BaseModel, Field
 
 from services.curator.domain.curation import DeltaContextItem, DeltaType, Lesson, Proposal, Reflection
 from services.curator.domain.merge import join_sources
-from services.curator.domain.playbook import Bullet, BulletTarget, Source
+from services.curator.domain.playbook import DEFAULT_SECTION, Bullet, BulletTarget, Source
 from services.curator.domain.review import PendingChange
 
-DEFAULT_SECTION = "others"
 MAX_OPERATIONS = 400
 
 NOT_SHOWN = "the model was not shown this bullet and cannot edit it"

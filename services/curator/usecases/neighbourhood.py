@@ -15,17 +15,18 @@ MAX_WAITING = 1_000
 """Waiting changes that are compared with new lessons."""
 
 
+async def load_waiting_additions(store: PlaybookStore, dataset: str) -> Sequence[PendingChange]:
+    """Return the additions that wait for review, oldest first."""
+    pending = await store.list_pending_changes(dataset, [PendingState.WAITING], "", MAX_WAITING)
+    return [change for change in pending if change.proposal.delta.type == "ADD"]
+
+
 class Neighbourhood:
     """Compares proposals with the bullets and the waiting lessons that are newer than they are."""
 
     def __init__(self, store: PlaybookStore, source: SimilaritySource) -> None:
         self._store = store
         self._source = source
-
-    async def load_waiting(self, dataset: str) -> Sequence[PendingChange]:
-        """Return the additions that wait, oldest first."""
-        pending = await self._store.list_pending_changes(dataset, [PendingState.WAITING], "", MAX_WAITING)
-        return [change for change in pending if change.proposal.delta.type == "ADD"]
 
     async def has_changed(
         self, proposals: Sequence[Proposal], known_waiting: Collection[str], revision: int, newest: Snapshot
@@ -36,7 +37,7 @@ class Neighbourhood:
         """
         texts = [proposal.delta.content for proposal in proposals if _proposes_text(proposal)]
         added = [stored.bullet.content for stored in newest.list_bullets() if stored.updated.revision > revision]
-        waiting = await self.load_waiting(newest.dataset)
+        waiting = await load_waiting_additions(self._store, newest.dataset)
         added += [change.proposal.delta.content for change in waiting if change.id not in known_waiting]
         if not texts or not added:
             return False

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from services.curator.domain.errors import RevisionAhead, RevisionDropped, RevisionErased
-from services.curator.domain.log import Origin, SlotChange, invert_changes, merge_changes
+from services.curator.domain.errors import RevisionAhead
+from services.curator.domain.log import Origin, SlotChange, invert_changes, merge_changes, require_revision
 from services.curator.usecases.ports import DatasetTransaction
 
 
 def restore(dataset: DatasetTransaction, revision: int, origin: Origin) -> list[SlotChange]:
-    """Undo every change after `revision` and return the changes of the new revision. RevisionAhead, RevisionErased,
-    RevisionDropped.
+    """Undo every change after `revision` and return the changes of the new revision.
 
-    The undone revisions stay in the log, and the restoration can be undone in the same way.
+    The undone revisions stay in the log, and the restoration can be undone in the same way. Raises RevisionAhead,
+    RevisionErased, RevisionDropped.
     """
     if revision > dataset.revision:
         raise RevisionAhead(dataset.dataset, revision, dataset.revision)
-    if 0 < revision < dataset.deleted_revision:
-        raise RevisionErased(dataset.dataset, revision, dataset.deleted_revision)
-    if revision < dataset.first_revision and dataset.first_revision > 1:
-        raise RevisionDropped(dataset.dataset, revision, dataset.first_revision)
+    require_revision(dataset.dataset, revision, dataset.deleted_revision, dataset.first_revision)
     draft = dataset.create_draft()
     for change in merge_changes(invert_changes(dataset.list_changes_after(revision))):
         if change.before is None and change.after is not None:

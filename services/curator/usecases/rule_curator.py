@@ -20,7 +20,7 @@ from services.curator.domain.curation import (
 )
 from services.curator.domain.lessons import contains, is_attested, merge_lessons, says_more
 from services.curator.domain.log import StoredBullet
-from services.curator.domain.playbook import Bullet, BulletTarget, Source
+from services.curator.domain.playbook import DEFAULT_SECTION, Bullet, BulletTarget, Source
 from services.curator.domain.review import PendingChange
 from services.curator.domain.similarity import Similarity, find_subject
 from services.curator.domain.snapshot import Snapshot
@@ -30,7 +30,6 @@ from services.curator.usecases.similarity import SimilaritySource
 
 MIN_HARMFUL_VOTES = 2
 """The harmful votes from which a contradicted bullet is removed."""
-DEFAULT_SECTION = "others"
 
 GENERAL_ADVICE = "no response of a tool supports it, and rules have no other evidence; a model may judge it"
 

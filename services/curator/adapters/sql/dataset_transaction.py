@@ -182,7 +182,7 @@ class SqlDatasetTransaction(LockedDataset):
 
     def load_evidence(self, operations: Sequence[str] | None = None) -> dict[str, Evidence]:
         """Return the records of evidence by operation: of these operations, or all."""
-        return queries.evidence(self._connection, self.dataset, operations)
+        return queries.select_evidence(self._connection, self.dataset, operations)
 
     def store_evidence(self, records: Iterable[Evidence]) -> None:
         """Store records of evidence in place of those of their operations."""

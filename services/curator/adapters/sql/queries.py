@@ -26,9 +26,18 @@ from sqlalchemy import (
 
 from libs.storage.idempotency import TENANT_SEPARATOR
 from services.curator.adapters.sql import schema
-from services.curator.domain.errors import DatasetNotFound, RevisionAhead, RevisionDropped, RevisionErased
+from services.curator.domain.errors import DatasetNotFound, RevisionAhead
 from services.curator.domain.evidence import Evidence
-from services.curator.domain.log import Origin, Revision, RevisionKind, SlotChange, Stamp, StoredBullet, fold
+from services.curator.domain.log import (
+    Origin,
+    Revision,
+    RevisionKind,
+    SlotChange,
+    Stamp,
+    StoredBullet,
+    fold,
+    require_revision,
+)
 from services.curator.domain.policy import Policy
 from services.curator.domain.review import PendingChange, PendingState, build_evidence_id
 from services.curator.domain.snapshot import Snapshot
@@ -103,7 +112,7 @@ def read_snapshot(connection: Connection, dataset: str, revision: int | None, ca
         raise RevisionAhead(dataset, wanted, newest)
     if head is None or wanted == 0:
         return Snapshot(dataset)
-    require_revision(dataset, wanted, head)
+    require_revision(dataset, wanted, head.deleted_revision, head.first_revision)
     if cached is not None and (
         cached.revision < head.deleted_revision or wanted - cached.revision > head.bullets + _REVISIONS_READ_AT_LEAST
     ):
@@ -137,14 +146,6 @@ def find_position(connection: Connection, dataset: str, revision: int) -> LogPos
         return LogPosition()
     committed_at = _read_committed_at(connection, dataset, revision)
     return LogPosition(head.revision, head.deleted_revision, head.first_revision, committed_at)
-
-
-def require_revision(dataset: str, revision: int, head: AnyRow) -> None:
-    """Raise RevisionErased for a revision of a dataset that was deleted, RevisionDropped for one that is not kept."""
-    if 0 < revision < head.deleted_revision:
-        raise RevisionErased(dataset, revision, head.deleted_revision)
-    if revision < head.first_revision and head.first_revision > 1:
-        raise RevisionDropped(dataset, revision, head.first_revision)
 
 
 def find_first_revisions(connection: Connection, committed_before: datetime) -> list[tuple[str, int]]:
@@ -283,16 +284,16 @@ def _read_dataset(row: AnyRow) -> Dataset:
 def select_changes_between(connection: Connection, dataset: str, low: int, high: int) -> list[SlotChange]:
     """Return the changes of the revisions in (low, high], in log order."""
     rows = connection.execute(_CHANGES_BETWEEN, {"of_dataset": dataset, "low": low, "high": high})
-    return [change_from(row) for row in rows]
+    return [_build_change(row) for row in rows]
 
 
 def select_changes(connection: Connection, dataset: str, *conditions: ColumnElement[bool]) -> list[SlotChange]:
     """Return the changes of a dataset under these conditions, in log order."""
     rows = connection.execute(_CHANGES.where(*conditions), {"of_dataset": dataset})
-    return [change_from(row) for row in rows]
+    return [_build_change(row) for row in rows]
 
 
-def change_from(row: AnyRow) -> SlotChange:
+def _build_change(row: AnyRow) -> SlotChange:
     """Return the change of a row of the table `change`."""
     return SlotChange(row.slot, row.before, row.after, row.position)
 
@@ -342,7 +343,7 @@ def _read_revisions(
     changes: dict[int, list[SlotChange]] = {number: [] for number in numbers}
     for row in connection.execute(query, {"of_dataset": dataset}):
         if row.revision in changes:
-            changes[row.revision].append(change_from(row))
+            changes[row.revision].append(_build_change(row))
     return [_read_revision(row, changes[row.number]) for row in rows]
 
 
@@ -388,7 +389,7 @@ def select_pending(
     return list(connection.execute(query.order_by(table.c.proposed, table.c.id).limit(limit)).scalars())
 
 
-def evidence(connection: Connection, dataset: str, operations: Sequence[str] | None) -> dict[str, Evidence]:
+def select_evidence(connection: Connection, dataset: str, operations: Sequence[str] | None) -> dict[str, Evidence]:
     """Return the records of evidence by operation: of these operations (None = all)."""
     if operations is None:
         changes: Iterable[PendingChange] = connection.execute(_EVIDENCE, {"of_dataset": dataset}).scalars()

@@ -173,7 +173,7 @@ class SqlPlaybookStore:
 
         def read_with_evidence(connection: Connection) -> tuple[Snapshot, Mapping[str, Evidence]]:
             snapshot = queries.read_snapshot(connection, dataset, None, cached)
-            return snapshot, queries.evidence(connection, dataset, operations)
+            return snapshot, queries.select_evidence(connection, dataset, operations)
 
         with _add_dataset_to_errors(dataset):
             loaded, evidence = await self.database.read(read_with_evidence)
