@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
 
 import pytest
 
 from hansei.evidence.v1 import evidence_pb2
 from services.evidence.domain.effects import EffectStatistics
 from services.evidence.domain.policy import TrialPolicy
-from services.evidence.domain.trials import ArmCounts, DatasetTrials
-from services.evidence.rpc.convert.evidence import VERDICTS
+from services.evidence.domain.trials import ArmCounts, BulletState, DatasetTrials
 from services.evidence.usecases.conclude import Conclusion, Verdict, conclude
 
 SPLIT = ArmCounts(300, 100)
@@ -73,7 +74,9 @@ def test_without_a_fair_comparison_there_is_no_conclusion(
     assert found.sentence.startswith(sentence)
 
 
-def test_every_verdict_has_a_value_of_its_name_in_the_contract() -> None:
-    names = {verdict: evidence_pb2.Verdict.Name(value) for verdict, value in VERDICTS.items()}
-    assert names == {verdict: f"VERDICT_{verdict.name}" for verdict in Verdict}
-    assert len(names) == len(evidence_pb2.Verdict.values()) - 1
+@pytest.mark.parametrize(
+    ("values", "enum", "prefix"),
+    [(Verdict, evidence_pb2.Verdict, "VERDICT_"), (BulletState, evidence_pb2.BulletState, "BULLET_STATE_")],
+)
+def test_every_value_has_one_of_its_name_in_the_contract(values: type[Enum], enum: Any, prefix: str) -> None:
+    assert [f"{prefix}{name}" for name in ("UNSPECIFIED", *values.__members__)] == enum.keys()

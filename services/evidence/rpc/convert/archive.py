@@ -10,7 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from chassis.errors import InvalidArgument, Violation
 from chassis.secrets import remove_secrets
-from chassis.server.messages import decode
+from chassis.server.messages import decode, decode_enum
 from hansei.evidence.v1 import archive_pb2
 from hansei.evidence.v1 import archive_service_pb2 as pb
 from hansei.reflector.v1 import trajectory_pb2
@@ -27,12 +27,6 @@ from services.evidence.domain.summarize import StoredCall, StoredStep, summarize
 from services.evidence.usecases.archive_ports import IncomingTrajectory, PreparedTrajectory, TrajectoryFilter
 
 MAX_QUERY_CHARS = 200
-_ROLES = {
-    trajectory_pb2.STEP_ROLE_SYSTEM: "system",
-    trajectory_pb2.STEP_ROLE_USER: "user",
-    trajectory_pb2.STEP_ROLE_ASSISTANT: "assistant",
-    trajectory_pb2.STEP_ROLE_TOOL: "tool",
-}
 _OUTCOMES = {trajectory_pb2.TRAJECTORY_STATUS_SUCCESS: 1.0, trajectory_pb2.TRAJECTORY_STATUS_FAILURE: 0.0}
 
 
@@ -211,15 +205,14 @@ def _decode_time(time: Timestamp, field: str) -> datetime:
 
 
 def _build_steps(trajectory: trajectory_pb2.Trajectory) -> list[StoredStep]:
-    texts = [(step.role, step.name, step.content, step.tool_calls, step.tool_call_id) for step in trajectory.steps]
     return [
         StoredStep(
             index,
-            _ROLES.get(role, "user"),
-            name,
-            text,
-            [StoredCall(call.id, call.name, call.arguments) for call in calls],
-            call_id,
+            decode_enum(trajectory_pb2.StepRole.DESCRIPTOR, step.role) or "user",
+            step.name,
+            step.content,
+            [StoredCall(call.id, call.name, call.arguments) for call in step.tool_calls],
+            step.tool_call_id,
         )
-        for index, (role, name, text, calls, call_id) in enumerate(texts)
+        for index, step in enumerate(trajectory.steps)
     ]

@@ -15,28 +15,11 @@ from services.evidence.domain.policy import TrialPolicy
 from services.evidence.domain.trials import (
     INTERVAL_ERROR,
     BulletDecision,
-    BulletState,
     BulletTrial,
     DatasetTrials,
     EffectPoint,
 )
-from services.evidence.usecases.conclude import Verdict
 
-STATES = {
-    BulletState.TRIAL: evidence_pb2.BULLET_STATE_TRIAL,
-    BulletState.PROVEN: evidence_pb2.BULLET_STATE_PROVEN,
-    BulletState.HARMFUL: evidence_pb2.BULLET_STATE_HARMFUL,
-    BulletState.NO_EFFECT: evidence_pb2.BULLET_STATE_NO_EFFECT,
-}
-VERDICTS = {
-    Verdict.NOT_MEASURED: evidence_pb2.VERDICT_NOT_MEASURED,
-    Verdict.CHECK_FAILED: evidence_pb2.VERDICT_CHECK_FAILED,
-    Verdict.NOT_COMPARED: evidence_pb2.VERDICT_NOT_COMPARED,
-    Verdict.NO_OUTCOMES: evidence_pb2.VERDICT_NO_OUTCOMES,
-    Verdict.UNDECIDED: evidence_pb2.VERDICT_UNDECIDED,
-    Verdict.HELPS: evidence_pb2.VERDICT_HELPS,
-    Verdict.HARMS: evidence_pb2.VERDICT_HARMS,
-}
 LARGEST_EVIDENCE = 700.0
 """The largest logarithm of evidence that a double holds."""
 
@@ -78,15 +61,16 @@ def encode_bullet_effects(trials: Sequence[BulletTrial], policy: TrialPolicy) ->
     messages = []
     for trial, effect in zip(trials, effects, strict=True):
         block = find_block(trial.position, policy.false_discovery_rate)
-        message = evidence_pb2.BulletEffect(
-            bullet_id=trial.bullet_id,
-            text_version=trial.text_version,
-            state=STATES[trial.state],
-            effect=effect,
-            required_evidence=float(np.exp(block.largest_requirement)),
+        messages.append(
+            encode(
+                trial,
+                evidence_pb2.BulletEffect,
+                state=trial.state.name,
+                state_started_at=trial.since,
+                effect=effect,
+                required_evidence=float(np.exp(block.largest_requirement)),
+            )
         )
-        message.state_started_at.FromDatetime(trial.since)
-        messages.append(message)
     return messages
 
 
@@ -114,18 +98,15 @@ def encode_checks(trials: DatasetTrials) -> list[evidence_pb2.AssignmentCheck]:
 
 def encode_decision(number: int, decision: BulletDecision, policy: TrialPolicy) -> evidence_pb2.Decision:
     """Return a decision."""
-    message = evidence_pb2.Decision(
+    return encode(
+        decision,
+        evidence_pb2.Decision,
         number=number,
-        bullet_id=decision.bullet_id,
-        text_version=decision.text_version,
-        before=STATES[decision.before],
-        after=STATES[decision.after],
+        before=decision.before.name,
+        after=decision.after.name,
         effect=encode_effect(decision.statistics, 1.0 - policy.bullet_holdout),
-        revision=decision.revision,
         undone=decision.is_undone,
     )
-    message.time.FromDatetime(decision.time)
-    return message
 
 
 def _encode_arm(sessions: float, total: float) -> evidence_pb2.ArmSummary:

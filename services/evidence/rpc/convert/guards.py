@@ -24,6 +24,16 @@ from services.evidence.usecases.check_call import CheckedCall
 from services.evidence.usecases.guard_ports import FiringCounts
 from services.evidence.usecases.guard_trial_ports import NumberedDecision
 
+_COUNTS = (
+    "failed_trajectories",
+    "failed_with_firing",
+    "passed_trajectories",
+    "passed_with_firing",
+    "skipped_trajectories",
+    "false_alarms",
+)
+"""The counts of a backtest, in the order in which page tokens have them."""
+
 
 def decode_call(message: pb.GuardedCall, field: str = "call") -> ToolCallRequest:
     """Return the call of a message. Raises InvalidCallArguments."""
@@ -156,29 +166,15 @@ def encode_backtest(result: Backtest) -> pb.BacktestTargetResponse:
 
 def list_counts(response: pb.BacktestTargetResponse) -> tuple[int, ...]:
     """Return the counts that the next page of a backtest continues."""
-    return (
-        response.failed_trajectories,
-        response.failed_with_firing,
-        response.passed_trajectories,
-        response.passed_with_firing,
-        response.skipped_trajectories,
-        response.false_alarms,
-    )
+    return tuple(getattr(response, name) for name in _COUNTS)
 
 
 def encode_backtest_page(page: BacktestPage, earlier: Sequence[int]) -> pb.BacktestTargetResponse:
     """Return the message of a page of a backtest; its counts are added to those of the pages before."""
     response = encode_backtest(page.backtest)
     response.skipped_trajectories = page.skipped
-    counts = [count + before for count, before in zip(list_counts(response), earlier, strict=True)]
-    (
-        response.failed_trajectories,
-        response.failed_with_firing,
-        response.passed_trajectories,
-        response.passed_with_firing,
-        response.skipped_trajectories,
-        response.false_alarms,
-    ) = counts
+    for name, before in zip(_COUNTS, earlier, strict=True):
+        setattr(response, name, getattr(response, name) + before)
     response.false_alarm_bound = find_upper_bound(response.false_alarms, response.passed_trajectories)
     return response
 

@@ -71,7 +71,7 @@ class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
             sessions_without_outcome=trials.servings.total - trials.reports.total,
             checks=convert.encode_checks(trials),
             bullets=[
-                pb.StateCount(state=convert.STATES[state], bullets=states[state])
+                pb.StateCount(state=evidence_pb2.BulletState.Value(f"BULLET_STATE_{state.name}"), bullets=states[state])
                 for state in BulletState
                 if states[state]
             ],
@@ -137,7 +137,7 @@ class EvidenceServicer(evidence_service_pb2_grpc.EvidenceServiceServicer):
         found = conclude(trials)
         response = pb.GetLiftResponse(
             conclusion=found.sentence,
-            verdict=convert.VERDICTS[found.verdict],
+            verdict=evidence_pb2.Verdict.Value(f"VERDICT_{found.verdict.name}"),
             more_sessions=found.more_sessions,
         )
         if trials and trials.policy.playbook_holdout:
