@@ -1,14 +1,17 @@
 """Gates, and how feedback reaches them through the database (P-76, P-89; issue: thresholds that learn)."""
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from libs.storage.idempotency import IdempotencyKey
 from services.planner.adapters.sql.repository import SqlExecutionStore
+from services.planner.domain.calibration import Calibration
 from services.planner.domain.confidence import ConfidenceScore
 from services.planner.domain.events import StepFinished
+from services.planner.domain.fits import fit_calibration
 from services.planner.domain.guarantee import ThresholdGuarantee
 from services.planner.domain.interventions import parse_answer
 from services.planner.domain.results import Hit, ToolResult
@@ -172,3 +175,21 @@ def test_the_same_record_calibrates_both_gates() -> None:
         found = gate.decide(score(0.9)).calibrated
         assert found is not None
         assert 0.6 < found < 1
+
+
+def test_a_calibration_is_fitted_once_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted: list[int] = []
+
+    def fit_and_record(scores: Sequence[float], correct: Sequence[bool]) -> Calibration:
+        fitted.append(len(scores))
+        return fit_calibration(scores, correct)
+
+    monkeypatch.setattr("services.planner.domain.fits.fit_calibration", fit_and_record)
+    gate, rng = AdjustedGate(Thresholds()), random.Random(1)
+    for _ in range(5_047):
+        value = rng.random()
+        gate.learn(Feedback(value, rng.random() < value))
+    assert fitted == []
+    assert gate.calibration is gate.calibration
+    assert gate.decide(score(0.9)).calibrated is not None
+    assert fitted == [5_000]  # of the records up to the latest tenth one

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -37,7 +38,7 @@ class GateVerdict:
 
 
 class LearningGate(ABC):
-    """A gate that learns from feedback. The calibration is fitted again with every tenth record."""
+    """A gate that learns from feedback. The calibration follows from the records up to the latest tenth one."""
 
     mode: str
 
@@ -51,8 +52,9 @@ class LearningGate(ABC):
         self.queues: dict[str, LabelQueue] = {}
         self._make_guarantee = make_guarantee
         self._rng = rng or random.SystemRandom().random
-        self.calibration: Calibration = UNCALIBRATED
-        self._records: list[tuple[float, bool]] = []
+        self._calibration: Calibration | None = UNCALIBRATED
+        """None: to be fitted."""
+        self._records: deque[tuple[float, bool]] = deque(maxlen=_MAX_RECORDS + _REFIT_EVERY - 1)
         self._new_records = 0
 
     @property
@@ -60,20 +62,27 @@ class LearningGate(ABC):
     def thresholds(self) -> Thresholds:
         """Return the thresholds of the next decision."""
 
+    @property
+    def calibration(self) -> Calibration:
+        """Return the calibration. It is fitted when it is needed: a start reads all records, and needs one fit."""
+        if self._calibration is None:
+            # NumPy takes long to import; few processes ever get so much feedback.
+            from services.planner.domain.fits import fit_calibration
+
+            records = list(self._records)[: len(self._records) - self._new_records][-_MAX_RECORDS:]
+            self._calibration = fit_calibration(*zip(*records, strict=True))
+        return self._calibration
+
     @abstractmethod
     def decide(self, score: ConfidenceScore, tool: str = "") -> GateVerdict:
         """Return the verdict on a confidence in a result of a tool."""
 
     def learn(self, record: Feedback) -> bool:
         """Process a feedback record; return True if the thresholds moved."""
-        self._records = [*self._records[-_MAX_RECORDS + 1 :], (record.confidence, record.correct)]
+        self._records.append((record.confidence, record.correct))
         self._new_records += 1
-        if self._new_records >= _REFIT_EVERY:
-            self._new_records = 0
-            # NumPy takes long to import; few processes ever get so much feedback.
-            from services.planner.domain.fits import fit_calibration
-
-            self.calibration = fit_calibration(*zip(*self._records, strict=True))
+        if self._new_records == _REFIT_EVERY:
+            self._new_records, self._calibration = 0, None
         return False
 
     def learn_audit(self, entry: AuditEntry) -> bool:
@@ -91,7 +100,8 @@ class LearningGate(ABC):
 
     def reset(self) -> None:
         """Forget the feedback records; thresholds that follow them become the configured ones (P-91)."""
-        self.calibration, self._records, self._new_records = UNCALIBRATED, [], 0
+        self._calibration, self._new_records = UNCALIBRATED, 0
+        self._records.clear()
 
     def _calibrate(self, score: float) -> float | None:
         return None if self.calibration is UNCALIBRATED else self.calibration(score)
