@@ -147,6 +147,28 @@ async def test_a_lease_that_cannot_be_released_is_logged_and_expires(
         assert (await until_quiet(second, execution_id)).result is not None
 
 
+async def test_an_execution_survives_a_failure_of_its_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, tool, errors = MachineClock(), ScriptedTool(), [StoreUnavailable("the database went first")]
+    async with replica(tmp_path / "p.db", executor(tool, clock=clock), "one", clock) as executions:
+        append = executions.store.append
+
+        async def fail_once(*values: Any) -> None:
+            if tool.queries and errors:
+                raise errors.pop()
+            await append(*values)
+
+        monkeypatch.setattr(executions.store, "append", fail_once)
+        execution_id = await executions.start(agent_plan(agent_step(1)), None, None)
+        await asyncio.gather(*(driven.task for driven in executions.driven.values() if driven.task))
+        assert (await executions.state(execution_id)).result is None
+        await executions.sweep_once()
+        clock.advance(11)
+        await executions.sweep_once()
+        result = await executions.await_result(execution_id)
+    assert result.overall_status is OverallStatus.SUCCESS
+    assert tool.queries == ["s1", "s1"]  # the tool has no effects, and its first result is not in the log
+
+
 async def test_a_call_is_not_made_without_a_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process may sleep for hours between intent and call; it checks its lease by its own clock before the call."""
     now = 0.0

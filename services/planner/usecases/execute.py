@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from chassis.errors import shorten
 from chassis.logging import get_logger
+from libs.storage.errors import StoreFull, StoreReadOnly, StoreUnavailable
 from services.planner.domain import events, moves
 from services.planner.domain.confidence import ConfidenceWeights
 from services.planner.domain.errors import LeaseLost
@@ -63,7 +64,7 @@ class Executor:
         )
 
     async def drive(self, recorder: ExecutionRecorder, channel: InterventionChannel) -> None:
-        """Advance an execution until it pauses or ends. Raises LeaseLost."""
+        """Advance an execution until it pauses or ends. Raises LeaseLost, and the errors of its store."""
         await _Driver(self, recorder, channel).run()
 
 
@@ -87,7 +88,7 @@ class _Driver:
             await self._recover()
             while await self._turn():
                 pass
-        except LeaseLost:
+        except (LeaseLost, StoreUnavailable, StoreFull, StoreReadOnly):  # the execution is resumed from its log
             raise
         except Exception as error:  # P-53: the execution always ends with a result
             _log.exception("execution failed unexpectedly", execution_id=self._state.execution_id)
