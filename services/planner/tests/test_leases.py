@@ -1,6 +1,8 @@
 """Executions over restarts and replicas: leases, fencing, takeovers, and counts over all of them."""
 
 import asyncio
+import contextlib
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +169,23 @@ async def test_an_execution_survives_a_failure_of_its_store(tmp_path: Path, monk
         result = await executions.await_result(execution_id)
     assert result.overall_status is OverallStatus.SUCCESS
     assert tool.queries == ["s1", "s1"]  # the tool has no effects, and its first result is not in the log
+
+
+async def test_a_corrupt_log_does_not_stop_the_sweep(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock = MachineClock()
+    async with replica(tmp_path / "p.db", executor(asking(), clock=clock), clock=clock) as executions:
+        corrupt, intact = [await executions.start(three(), None, None) for _ in range(2)]
+        for execution_id in (corrupt, intact):
+            await until_quiet(executions, execution_id)
+        with contextlib.closing(sqlite3.connect(tmp_path / "p.db")) as connection, connection:
+            connection.execute("UPDATE planner_event SET payload = x'00' WHERE execution_id = ?", [corrupt])
+            connection.execute("UPDATE planner_execution SET wake_at = wake_at - 1 WHERE execution_id = ?", [corrupt])
+        clock.advance(301)
+        await executions.sweep_once()
+        state = await until_quiet(executions, intact)
+    assert state.result is not None
+    assert state.result.overall_status is OverallStatus.CANCELLED
+    assert f"execution could not be resumed; trying again later execution_id={corrupt}" in caplog.text
 
 
 async def test_a_call_is_not_made_without_a_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

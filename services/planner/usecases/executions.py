@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from chassis.errors import HanseiError
 from chassis.logging import get_logger
 from chassis.repetition import repeat
 from libs.storage.idempotency import IdempotencyKey
@@ -343,12 +344,27 @@ class Executions:
     async def sweep_once(self) -> None:
         """Apply the default answer to expired questions (P-85, P-130), and take over orphaned executions."""
         for execution_id in await self.store.list_expired(self._clock(), _SWEEP_BATCH):
-            await self._decide(execution_id, self._expire, None)
+            await self._try_sweep(execution_id, self._decide(execution_id, self._expire, None))
         for state in await self._find_orphans():
-            now, began_at = self._clock(), self._monotonic()
-            lease = await self.store.acquire(state, self._ownership.owner, now)
-            if lease is not None:
-                await self._drive(lease, began_at)
+            await self._try_sweep(state.name, self._take_over(state))
+
+    async def _try_sweep(self, execution_id: str, work: Awaitable[object]) -> None:
+        """Do the work on one execution; a failure, such as a corrupt log, is logged and stops no other execution."""
+        try:
+            await work
+        except Exception as error:
+            _log.warning(
+                "execution could not be resumed; trying again later",
+                execution_id=execution_id,
+                error=str(error),
+                exc_info=not isinstance(error, HanseiError),
+            )
+
+    async def _take_over(self, observed: LeaseState) -> None:
+        now, began_at = self._clock(), self._monotonic()
+        lease = await self.store.acquire(observed, self._ownership.owner, now)
+        if lease is not None:
+            await self._drive(lease, began_at)
 
     async def _find_orphans(self) -> list[LeaseState]:
         """Return the leases of running executions that are free, or whose holder is dead."""
