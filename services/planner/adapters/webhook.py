@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -36,11 +36,13 @@ class WebhookRefused(Exception):
 class Poster:
     """Posts messages as JSON, signed if there is a key."""
 
-    def __init__(self, key: bytes, *, retries: RetryPolicy = _RETRIES, clock: Callable[[], datetime] = utc_now) -> None:
+    def __init__(
+        self, key: bytes, *, retries: RetryPolicy = _RETRIES, attempt_seconds: float = ATTEMPT_SECONDS
+    ) -> None:
         self._key = key
         self._retries = retries
-        self._clock = clock
-        self._client = httpx.AsyncClient(timeout=ATTEMPT_SECONDS)
+        self._attempt_seconds = attempt_seconds
+        self._client = httpx.AsyncClient(timeout=attempt_seconds)
 
     async def post(
         self,
@@ -69,7 +71,7 @@ class Poster:
     async def _post_once(
         self, url: httpx.URL, message_id: str, body: bytes, more: Mapping[str, str], extensions: dict[str, str]
     ) -> None:
-        seconds = str(int(self._clock().timestamp()))
+        seconds = str(int(utc_now().timestamp()))
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "hansei",
@@ -80,8 +82,13 @@ class Poster:
         if self._key:
             headers["webhook-signature"] = sign(self._key, message_id, seconds, body)
         request = self._client.build_request("POST", url, content=body, headers=headers, extensions=extensions)
-        response = await self._client.send(request, stream=True)
-        await response.aclose()
+        try:
+            # The limits of the client are those of single reads: a receiver that sends byte after byte keeps them.
+            async with asyncio.timeout(self._attempt_seconds):
+                response = await self._client.send(request, stream=True)
+                await response.aclose()
+        except TimeoutError:
+            raise httpx.ReadTimeout(f"no response within {self._attempt_seconds:g} seconds", request=request) from None
         if not response.is_success:
             raise WebhookRefused(response.status_code)
 
@@ -89,12 +96,10 @@ class Poster:
 class Webhook:
     """Posts messages to one URL."""
 
-    def __init__(
-        self, url: str, secret: str, *, retries: RetryPolicy = _RETRIES, clock: Callable[[], datetime] = utc_now
-    ) -> None:
+    def __init__(self, url: str, secret: str) -> None:
         """Raise BadSetting for a URL over which messages could be read, and for a secret that can be guessed."""
         self._url = _parse_url(url)
-        self._poster = Poster(decode_secret(secret), retries=retries, clock=clock)
+        self._poster = Poster(decode_secret(secret))
 
     async def send(self, message_id: str, message: Mapping[str, Any]) -> None:
         """Post a message, with retries. Raises WebhookRefused, httpx.HTTPError."""
