@@ -129,6 +129,14 @@ async def test_the_legacy_agent_uses_tools_and_answers() -> None:  # P-35
     assert "観察: 空は青い" in model.prompts[1][1]
 
 
+async def test_the_usage_of_an_agent_has_that_of_its_tools_and_of_turns_before_an_error() -> None:  # P-35
+    search = ScriptedTool({"空": answer("空は青い", token_usage=100, cost_micro_usd=7)}, name="rag_search")
+    for last, error in (('{"answer":"青い"}', None), (RuntimeError("away"), "RuntimeError: away")):
+        model = ScriptedModel('{"tool":"rag_search","query":"空"}', last, tokens=3)
+        found = await LegacyAgentTool(model, ToolRegistry([search])).run(ToolInput("空は何色？"))
+        assert (found.error, found.token_usage, found.cost_micro_usd) == (error, 103 if error else 106, 7)
+
+
 @pytest.mark.parametrize("text", ["申し訳ありません", "何も見つかりません", "わかりません"])
 async def test_an_agent_that_gives_up_has_low_confidence(text: str) -> None:  # P-35
     model = ScriptedModel(json.dumps({"answer": text}))

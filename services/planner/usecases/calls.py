@@ -70,9 +70,12 @@ def _get_result(task: asyncio.Task[ToolResult], limit: int) -> ToolResult:
     if task.cancelled():
         return build_failed_result("the tool was cancelled")
     error = task.exception()
-    if error is not None:
-        return build_failed_result(shorten(f"{type(error).__name__}: {error}", _ERROR_CHARS))
-    return validate_result(task.result(), limit)
+    return validate_result(task.result(), limit) if error is None else describe_tool_error(error)
+
+
+def describe_tool_error(error: BaseException) -> ToolResult:
+    """Return the failed result of a call that raised an error."""
+    return build_failed_result(shorten(f"{type(error).__name__}: {error}", _ERROR_CHARS))
 
 
 def validate_result(result: object, limit: int = MAX_OUTPUT_CHARS) -> ToolResult:

@@ -15,6 +15,7 @@ from services.planner.domain.texts import TEXTS, contains_words
 from services.planner.domain.tools import ToolInput
 from services.planner.prompts.steps import format_agent_rules
 from services.planner.prompts.texts import PROMPTS, PlannerPrompts
+from services.planner.usecases.calls import describe_tool_error
 from services.planner.usecases.guarded_calls import GuardedToolCalls
 from services.planner.usecases.ports import CompletionModel
 from services.planner.usecases.tools import ToolRegistry
@@ -54,8 +55,16 @@ class LegacyAgentTool:
         tokens = cost = 0
         advised: set[str] = set()
         advice: tuple[str, ...] = ()
+
+        def finish(result: ToolResult) -> ToolResult:
+            """Return the result of the agent with the usage of all its calls."""
+            return result.model_copy(update={"token_usage": tokens, "cost_micro_usd": cost, "advice": advice})
+
         for turn in range(MAX_TURNS):
-            reply = await self._model.complete(system, "\n".join(transcript))
+            try:
+                reply = await self._model.complete(system, "\n".join(transcript))
+            except Exception as error:  # the calls before it count
+                return finish(describe_tool_error(error))
             tokens, cost = tokens + reply.tokens, cost + reply.cost_micro_usd
             try:
                 choice = extract_json_object(reply.text)
@@ -66,29 +75,24 @@ class LegacyAgentTool:
                 ]
                 continue
             if isinstance(answer := choice.get("answer"), str):
-                return _build_result(answer, tokens, cost).model_copy(update={"advice": advice})
+                return finish(_build_result(answer))
             name, query = str(choice.get("tool", "")), str(choice.get("query", ""))
             tool = self._registry.get(name) if name in tools else None
             if tool is not None:
                 key = f"{tool_input.key}:{turn}"
                 call = replace(tool_input, query=query, key=key, sources=(), context=())
                 result = await self._calls.run(tool, call, advised)
+                tokens, cost = tokens + result.token_usage, cost + result.cost_micro_usd
                 advice += result.advice
                 if result.question is not None or result.held_call is not None:
-                    return result.model_copy(update={"token_usage": tokens, "cost_micro_usd": cost, "advice": advice})
+                    return finish(result)
             else:
                 result = build_failed_result(f"Unknown tool: {name}")
             transcript += [
                 json.dumps(choice, ensure_ascii=False)[:_OBSERVATION_CHARS],
                 _format_observation(result, texts),
             ]
-        return ToolResult(
-            success=False,
-            error=f"no answer after {MAX_TURNS} turns",
-            token_usage=tokens,
-            cost_micro_usd=cost,
-            advice=advice,
-        )
+        return finish(build_failed_result(f"no answer after {MAX_TURNS} turns"))
 
 
 def _format_observation(result: ToolResult, texts: PlannerPrompts) -> str:
@@ -96,13 +100,11 @@ def _format_observation(result: ToolResult, texts: PlannerPrompts) -> str:
     return fill(texts.observation, {"text": text[:_OBSERVATION_CHARS]})
 
 
-def _build_result(answer: str, tokens: int, cost: int) -> ToolResult:
+def _build_result(answer: str) -> ToolResult:
     is_answer = bool(answer.strip()) and not contains_words(answer, "refusals")
     return ToolResult(
         success=bool(answer.strip()),
         output=answer or None,
         confidence_factors={"confidence": 0.8 if is_answer else 0.3},
         error=None if answer.strip() else "Empty answer",
-        token_usage=tokens,
-        cost_micro_usd=cost,
     )
