@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import random
+import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from chassis.errors import FailedPrecondition
 from libs.llm.errors import ModelOffline
 from services.validator.adapters.metrics import RunMetrics
 from services.validator.domain.dashboard import Brief, list_nodes
+from services.validator.domain.findings import ValidationResult
 from services.validator.domain.kinds import ADVISOR, ORGANIZER
 from services.validator.domain.runs import Repair, RunOptions, StopReason, TokenUsage, list_fixed_findings
 from services.validator.prompts.reports import build_correction_prompt
@@ -77,6 +80,19 @@ async def test_the_best_attempt_has_the_fewest_errors() -> None:
     assert run.report == WORSE  # V-43: the last parsed one
     assert run.errors == ("Failed to parse OrganizerReport from LLM response",)
     assert [attempt.ok for attempt in run.attempts] == [False, False, False]
+
+
+async def test_a_check_that_may_take_long_runs_beside_the_event_loop() -> None:
+    threads: list[threading.Thread] = []
+
+    def validate(*values: Any) -> ValidationResult:
+        threads.append(threading.current_thread())
+        return ORGANIZER.validate(*values)
+
+    for takes_long in (False, True):
+        kind = replace(ORGANIZER, validate=validate, takes_long=takes_long)
+        assert (await run_dashboard_report(kind, BRIEF, ScriptedModel([VALID]))).ok
+        assert (threads.pop() is threading.current_thread()) is not takes_long
 
 
 async def test_a_run_stops_when_the_same_errors_return() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from chassis.errors import DeadlineExceeded, FailedPrecondition
@@ -13,6 +14,7 @@ from libs.llm.errors import ModelOffline, ReplyNotStructured
 from libs.llm.replies import extract_json_object
 from libs.prompts.language import Language
 from services.validator.domain.dashboard import Node
+from services.validator.domain.findings import NOTHING_FOUND, ValidationResult
 from services.validator.domain.kinds import ReportKind
 from services.validator.domain.quoting import escape_to_line
 from services.validator.domain.repairs import apply_repairs, find_broken_parts
@@ -20,6 +22,7 @@ from services.validator.domain.runs import Attempt, Repair, ReportRun, RunOption
 from services.validator.domain.wording import PhraseFinders
 from services.validator.prompts.reports import build_correction_prompt, build_regeneration_prompt, build_repair_prompt
 from services.validator.usecases.ports import ReportModel, RunObserver
+from services.validator.usecases.validate_report import run_check
 
 log = get_logger("hansei.validator")
 
@@ -127,14 +130,24 @@ async def _make_attempt(assignment: Assignment, model: ReportModel, request: _Re
         return replace(attempt, failure=str(error) or type(error).__name__)
     usage = TokenUsage.of_call(answer.input_tokens, answer.output_tokens)
     attempt = replace(attempt, answer=answer.text, usage=usage)
-    report = _report_in(answer.text, request)
+    check = partial(_check_answer, assignment, request, answer.text)
+    report, result = await run_check(check, assignment.kind, assignment.words, len(answer.text))
     if report is None:
         return replace(attempt, failure=f"Failed to parse {assignment.kind.title} from LLM response")
-    result = assignment.kind.validate(report, assignment.valid_node_ids, assignment.words)
     return replace(attempt, report=report, result=result)
 
 
-def _report_in(text: str, request: _Request) -> Mapping[str, Any] | None:
+def _check_answer(
+    assignment: Assignment, request: _Request, text: str
+) -> tuple[Mapping[str, Any] | None, ValidationResult]:
+    """Return the report of an answer and the findings on it; None for an answer without a report."""
+    report = _extract_report(text, request)
+    if report is None:
+        return None, NOTHING_FOUND
+    return report, assignment.kind.validate(report, assignment.valid_node_ids, assignment.words)
+
+
+def _extract_report(text: str, request: _Request) -> Mapping[str, Any] | None:
     try:
         answer = extract_json_object(text)
     except ReplyNotStructured:

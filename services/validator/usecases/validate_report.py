@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from chassis.errors import shorten
 from chassis.json_texts import parse_strict_json
 from services.validator.domain.errors import ReportNotJson
 from services.validator.domain.findings import ValidationResult
 from services.validator.domain.kinds import ReportKind
-from services.validator.domain.wording import PhraseFinders, Wording
+from services.validator.domain.wording import LITERAL, PhraseFinders, Wording
 from services.validator.usecases.kinds import Kinds
 from services.validator.usecases.ports import Vocabulary
+
+T = TypeVar("T")
 
 INLINE_CHARS = 32_768
 """Reports up to this size take about a millisecond and are checked on the event loop; larger ones in a thread."""
@@ -31,15 +34,17 @@ class ValidateReport:
         """Return all findings on a report. Raises ReportTypeUnknown, ReportNotJson."""
         kind = await self._kinds.get_kind(type_name)
         words = await self._vocabulary.list_words(wording)
-        if kind.takes_long or wording is Wording.LINGUISTIC or len(report_json) > INLINE_CHARS:
-            return await asyncio.to_thread(_validate_text, kind, report_json, valid_node_ids, words)
-        return _validate_text(kind, report_json, valid_node_ids, words)
+
+        def parse_and_validate() -> ValidationResult:
+            return kind.validate(parse_json(report_json), valid_node_ids, words)
+
+        return await run_check(parse_and_validate, kind, words, len(report_json))
 
 
-def _validate_text(
-    kind: ReportKind, text: str, valid_node_ids: Sequence[str], words: PhraseFinders
-) -> ValidationResult:
-    return kind.validate(parse_json(text), valid_node_ids, words)
+async def run_check(check: Callable[[], T], kind: ReportKind, words: PhraseFinders, characters: int) -> T:
+    """Return the result of a check of a report with so many characters; a check that may take long has a thread."""
+    takes_long = kind.takes_long or words is not LITERAL or characters > INLINE_CHARS
+    return await asyncio.to_thread(check) if takes_long else check()
 
 
 def parse_json(text: str) -> object:
