@@ -70,7 +70,10 @@ class CollectionFollower:
                 # It outlives the call that starts it, so it must not run under its deadline.
                 task = self._catch_up(collection)
                 self._running = asyncio.get_running_loop().create_task(task, context=Context())
-            await asyncio.shield(self._running)
+            running = self._running
+            await asyncio.wait([running])
+            if not running.cancelled():  # one that was stopped, because its index was evicted, begins again
+                running.result()
         return self._index
 
     async def save_snapshot(self) -> None:

@@ -26,11 +26,18 @@ class CollectionIndexes:
     async def get_index(self, collection: Collection) -> ChunkIndex:
         """Return the index of a collection as soon as it has reached the revision of `collection`."""
         follower = self._get_follower(collection)
+        await self._close_evicted()
+        return await follower.get_index(collection)
+
+    async def _close_evicted(self) -> None:
         while self._evicted:
             evicted = self._evicted.pop()
-            await evicted.save_snapshot()
-            await evicted.stop()
-        return await follower.get_index(collection)
+            try:
+                await evicted.save_snapshot()
+            except HanseiError as error:
+                log.warning("snapshot of an evicted index could not be saved", error=str(error))
+            finally:
+                await evicted.stop()
 
     async def drop(self, collection: Collection) -> None:
         """Clear the index of a deleted collection."""

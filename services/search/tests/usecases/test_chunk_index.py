@@ -11,10 +11,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from chassis.errors import ResourceExhausted
 from services.search.domain.chunking import Chunking, TextSpan
 from services.search.domain.collection import Backend, Collection, DocumentRevision
 from services.search.domain.collection_errors import CollectionNotFound
 from services.search.usecases.chunk_index import ChunkIndex, CollectionFollower
+from services.search.usecases.collection_indexes import CollectionIndexes
 from services.search.usecases.ports import CollectionStore
 
 EMPTY = Collection(1, "k", "c", Backend.HYBRID, Chunking(), "m", datetime(2026, 1, 1, tzinfo=UTC))
@@ -107,6 +109,29 @@ async def test_concurrent_callers_share_one_update_that_outlives_the_first() -> 
     await second
     assert first.cancelled()
     assert index.applied == [["a", "b"], ["c"]]
+
+
+async def test_a_caller_outlives_the_stop_of_an_evicted_index() -> None:
+    log, index = Log("a", "b", "c"), Index()
+    log.unblocked.clear()
+    follower = create_follower(log, index)
+    waiting = asyncio.create_task(follower.get_index(log.collection))
+    await asyncio.sleep(0)
+    await follower.stop()
+    log.unblocked.set()
+    await waiting
+    assert index.revision == 3
+
+
+async def test_an_eviction_whose_snapshot_fails_fails_no_search() -> None:
+    class UnsavedIndex(Index):
+        async def save_snapshot(self) -> None:
+            raise ResourceExhausted("worker pool queue is full")
+
+    log = Log("a")
+    indexes = CollectionIndexes(cast(CollectionStore, log), lambda _: cast(ChunkIndex, UnsavedIndex()), capacity=1)
+    for key in ("k1", "k2", "k3"):
+        assert (await indexes.get_index(replace(log.collection, key=key))).revision == 1
 
 
 async def test_a_collection_that_is_deleted_meanwhile_is_named() -> None:
