@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 import chassis
 from chassis import deadlines
+from chassis.errors import HanseiError
 from chassis.logging import get_logger
 from chassis.repetition import repeat
 from chassis.replicas import OwnShare, build_address_target, split_host_and_port
@@ -237,7 +238,10 @@ def _build_playbooks(ranking: _Ranking, peers: chassis.Peers, embedding_pool: Cp
         for dataset in await scoring_pool.run(snapshots.list_newest, WARM_INDEXES):
             indexes.get_index(dataset)
         if isinstance(model, PooledModel):  # a provider would charge for the text
-            await embedder.embed_queries(["warm up"])
+            try:
+                await embedder.embed_queries(["warm up"])
+            except HanseiError as error:
+                log.info("the first searches take longer: warming up failed", error=str(error))
 
     async def save_and_close() -> None:
         await indexes.save()

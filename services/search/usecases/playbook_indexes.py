@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 
 from chassis.logging import get_logger
+from chassis.repetition import repeat
 from services.search.usecases.playbook_follower import PlaybookFollower
 
 log = get_logger(__name__)
@@ -125,10 +126,12 @@ class PlaybookIndexes:
 
     async def run_eviction(self) -> None:
         """Enforce the limit of memory whenever a playbook was opened, without end."""
-        while True:
-            await self._opened.wait()
-            self._opened.clear()
-            await self.evict()
+        await repeat(0.0, self._evict_after_opening)
+
+    async def _evict_after_opening(self) -> None:
+        await self._opened.wait()
+        self._opened.clear()
+        await self.evict()
 
     async def evict(self) -> None:
         """Save and drop the least recently used indexes until the others fit into the limit of memory."""

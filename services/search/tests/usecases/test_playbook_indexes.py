@@ -8,6 +8,9 @@ import weakref
 from collections.abc import Sequence
 from typing import cast
 
+import pytest
+
+from chassis.errors import ResourceExhausted
 from services.search.domain.bullet import IndexedBullet
 from services.search.domain.snapshot import IndexSnapshot
 from services.search.tests.usecases.world import bullet, world
@@ -100,6 +103,25 @@ async def test_the_limit_is_enforced_when_a_playbook_is_opened() -> None:
             await asyncio.sleep(0.01)
         evicting.cancel()
         assert [index.dataset for index in w.indexes.list_current()] == ["f"]
+
+
+async def test_a_failed_eviction_is_repeated_with_the_next_playbook(monkeypatch: pytest.MonkeyPatch) -> None:
+    save, errors = PlaybookFollower.save, [ResourceExhausted("worker pool queue is full")]
+
+    async def fail_once(follower: PlaybookFollower) -> None:
+        if errors:
+            raise errors.pop()
+        await save(follower)
+
+    monkeypatch.setattr(PlaybookFollower, "save", fail_once)
+    async with world(memory_limit=1) as w:
+        evicting = asyncio.create_task(w.indexes.run_eviction())
+        for dataset in "abc":
+            w.indexes.get_index(dataset)
+            await asyncio.sleep(0.01)
+        assert not evicting.done()
+        evicting.cancel()
+        assert [index.dataset for index in w.indexes.list_current()] == ["c"]
 
 
 async def test_two_evictions_at_once_drop_an_index_once() -> None:
