@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from itertools import count
 
@@ -40,6 +41,7 @@ class HybridChunks:
         self._revision = 0
         self._saved_revision = 0
         self._maintained_revision = 0
+        self._file_lock = asyncio.Lock()
 
     @property
     def revision(self) -> int:
@@ -70,16 +72,18 @@ class HybridChunks:
 
     async def clear(self) -> None:
         """Delete all chunks and the snapshot."""
-        self._index, self._revision, self._saved_revision = None, 0, 0
-        await self._pool.run(self._snapshots.delete, self._key)
+        async with self._file_lock:
+            self._index, self._revision, self._saved_revision = None, 0, 0
+            await self._pool.run(self._snapshots.delete, self._key)
 
     async def save_snapshot(self) -> None:
         """Save a snapshot, unless the saved one is of this revision."""
-        if self._index is not None and self._revision > self._saved_revision:
-            state = await self._pool.run(self._index.export_state)
-            # The revision of the state: the index may be newer by now.
-            await self._pool.run(self._snapshots.save, self._key, IndexSnapshot(state.revision, [], [], state))
-            self._saved_revision = state.revision
+        async with self._file_lock:
+            if self._index is not None and self._revision > self._saved_revision:
+                state = await self._pool.run(self._index.export_state)
+                # The revision of the state: the index may be newer by now.
+                await self._pool.run(self._snapshots.save, self._key, IndexSnapshot(state.revision, [], [], state))
+                self._saved_revision = state.revision
 
     async def maintain(self) -> None:
         """Save a snapshot and prepare for preselection, but not during a load, which would outdate both at once."""

@@ -93,6 +93,7 @@ class PlaybookFollower:
         self._committed_at: datetime | None = None
         self._state_changed = asyncio.Event()
         self._write_lock = asyncio.Lock()
+        self._save_lock = asyncio.Lock()
         self._waiting = 0
 
     @property
@@ -203,7 +204,9 @@ class PlaybookFollower:
 
     async def save(self) -> None:
         """Save a snapshot, unless the saved one is of this revision, or there is no revision yet."""
-        if self._revision > self._saved_revision:
+        async with self._save_lock:
+            if self._revision <= self._saved_revision:
+                return
             async with self._write_lock:
                 revision, order, retired = self._revision, list(self._order), list(self._retired.values())
                 # Only the whole playbook distinguishes bullets that share an id.

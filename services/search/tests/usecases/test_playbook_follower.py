@@ -44,6 +44,15 @@ async def test_readers_wait_for_the_revision_that_they_wrote() -> None:
         assert w.indexes.get_index("d").revision == 3
 
 
+async def test_of_two_calls_at_once_one_saves_the_snapshot() -> None:
+    async with world() as w:
+        w.feed.add(bullet("a"))
+        index = w.indexes.get_index("d")
+        await index.wait_for_revision(1, None)
+        await asyncio.gather(index.save(), index.save())
+        assert w.snapshots.saved == ["d"]
+
+
 async def test_the_error_names_a_revision_that_is_never_reached() -> None:
     async with world() as w:
         await w.find_ids()

@@ -129,12 +129,14 @@ class MemorySnapshots:
 
     def __init__(self) -> None:
         self.snapshots: dict[str, IndexSnapshot[IndexedBullet]] = {}
+        self.saved: list[str] = []
 
     def load(self, dataset: str) -> IndexSnapshot[IndexedBullet] | None:
         return self.snapshots.get(dataset)
 
     def save(self, dataset: str, snapshot: IndexSnapshot[IndexedBullet]) -> None:
         self.snapshots[dataset] = snapshot
+        self.saved.append(dataset)
 
     def delete_before(self, dataset: str, revision: int) -> None:
         if dataset in self.snapshots and self.snapshots[dataset].revision < revision:
