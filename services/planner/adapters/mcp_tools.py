@@ -10,6 +10,7 @@ from typing import Any
 
 from mcp import Client, StdioServerParameters
 from mcp.types import TextContent
+from mcp.types import Tool as MCPToolDescription
 
 from chassis.errors import shorten
 from chassis.logging import get_logger
@@ -115,12 +116,22 @@ async def _connect_forever(name: str, target: ServerTarget, registry: ToolRegist
 async def _run_session(name: str, target: ServerTarget, registry: ToolRegistry) -> None:
     server = target if isinstance(target, str) else StdioServerParameters(command=target[0], args=list(target[1:]))
     async with Client(server) as client:
-        for tool in connect_mcp_tools(name, (await client.list_tools()).tools, client):
+        for tool in connect_mcp_tools(name, await list_mcp_tools(client), client):
             registry.add(tool)
             _log.info("tool is served by an MCP server", tool=tool.name, server=name)
         while True:
             await asyncio.sleep(_PING_SECONDS)
             await client.send_ping()
+
+
+async def list_mcp_tools(client: Client) -> list[MCPToolDescription]:
+    """Return the descriptions of all tools of a server, from all pages."""
+    page = await client.list_tools()
+    descriptions = [*page.tools]
+    while page.next_cursor:
+        page = await client.list_tools(cursor=page.next_cursor)
+        descriptions += page.tools
+    return descriptions
 
 
 def connect_mcp_tools(server: str, descriptions: Sequence[Any], client: Client) -> list[McpTool]:

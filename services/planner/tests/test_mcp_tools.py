@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 from mcp import Client
 from mcp.server import MCPServer
-from mcp.types import ToolAnnotations
+from mcp.server.lowlevel import Server
+from mcp.types import ListToolsResult, PaginatedRequestParams, Tool, ToolAnnotations
 
 from chassis.retry import RetryPolicy
 from services.planner.adapters import mcp_tools as adapter
-from services.planner.adapters.mcp_tools import connect_mcp_tools
+from services.planner.adapters.mcp_tools import connect_mcp_tools, list_mcp_tools
 from services.planner.domain.events import Effect
 from services.planner.domain.results import OverallStatus
 from services.planner.domain.tools import ToolInput
@@ -49,6 +50,16 @@ async def test_the_tools_of_a_server_are_called() -> None:
         assert (await tools["facts.put"].run(ToolInput('{"key": "a", "value": 1}'))).output == "a=1"
         refused = await tools["facts.put"].run(ToolInput('{"key": "a", "value": "many"}'))
         assert not refused.success
+
+
+async def test_the_tools_of_all_pages_are_listed() -> None:
+    async def list_page(_: Any, params: PaginatedRequestParams | None) -> ListToolsResult:
+        number = int((params and params.cursor) or 0)
+        tools = [Tool(name=f"tool{number}", input_schema={"type": "object"})]
+        return ListToolsResult(tools=tools, next_cursor=str(number + 1) if number < 2 else None)
+
+    async with Client(Server("facts", on_list_tools=list_page)) as client:
+        assert [tool.name for tool in await list_mcp_tools(client)] == ["tool0", "tool1", "tool2"]
 
 
 async def test_a_plan_uses_the_tools_of_a_server() -> None:  # P-26
