@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from functools import partial
+
 import chassis
+from chassis.repetition import repeat
 from chassis.server.cpu import CpuPool
 from hansei.validator.v1 import evaluator_service_pb2_grpc, leaderboard_service_pb2_grpc, validator_service_pb2_grpc
 from libs.llm.settings import LLMSettings
 from libs.prompts.builder import UserPromptBuilder
 from libs.prompts.settings import load_prompt_builder_settings
 from libs.storage.startup import report_setting, wait_until_open
+from libs.storage.timestamps import utc_now
 from services.validator.adapters.judge_model import ChatJudgeModel
 from services.validator.adapters.linguistic import JapaneseVocabulary
 from services.validator.adapters.metrics import RunMetrics
@@ -30,6 +35,8 @@ from services.validator.usecases.leaderboard import Leaderboard
 from services.validator.usecases.run_reports import RunReports
 from services.validator.usecases.validate_report import ValidateReport
 
+_HOUSEKEEPING_SECONDS = 60.0
+
 
 def build(settings: ValidatorSettings, peers: chassis.Peers) -> chassis.Service:
     """Return the validator as a service of the chassis; it calls no peers."""
@@ -46,6 +53,9 @@ def build(settings: ValidatorSettings, peers: chassis.Peers) -> chassis.Service:
             database.open, database.url, "HANSEI_VALIDATOR_DATABASE_URL", settings.database_wait_seconds
         )
 
+    async def delete_old_responses() -> None:
+        await database.delete_responses(utc_now() - timedelta(days=settings.validator_response_retention_days))
+
     async def close() -> None:
         await writer.close()
         await judges.close()
@@ -61,6 +71,7 @@ def build(settings: ValidatorSettings, peers: chassis.Peers) -> chassis.Service:
         ],
         start=start,
         close=close,
+        tasks={"housekeeping": partial(repeat, _HOUSEKEEPING_SECONDS, delete_old_responses)},
     )
 
 

@@ -20,6 +20,9 @@ class ValidatorSettings(ServiceSettings):
     validator_database_url: str = Field("data/leaderboard.db", min_length=1)  # V-73
     """Database of entries, judgements and report kinds: a file name for SQLite, or a PostgreSQL URL."""
 
+    validator_response_retention_days: float = Field(30.0, gt=0, le=3650)
+    """Days for which the response to a request_id is stored, so that a repeated request changes nothing."""
+
     language: LanguageSetting = "auto"
     """Language of prompts for reports, scores and judgements: `ja`, `en`, or `auto`: Japanese for reports, the language
     of the query for the others."""

@@ -66,6 +66,15 @@ def store(database: ValidatorDatabase) -> LeaderBoardStore:
     return LeaderBoardStore(database, Clock())
 
 
+async def test_responses_are_deleted_by_age(database: ValidatorDatabase, store: LeaderBoardStore) -> None:
+    key = request()
+    written = await store.upsert(key, submission())
+    assert await database.delete_responses(START + timedelta(seconds=1)) == 0
+    assert await store.upsert(key, submission()) == written  # a replay
+    assert await database.delete_responses(START + timedelta(seconds=2)) == 1
+    assert (await store.upsert(key, submission())).updated_at > written.updated_at
+
+
 async def test_an_entry_is_written_and_read(store: LeaderBoardStore) -> None:  # V-67, V-69
     written = await store.upsert(request(), submission())
     (read,) = await store.list_entries("e1", None, 10)
