@@ -108,8 +108,11 @@ class LoopsLoader:
         self._is_stopped = False
 
     def load(self) -> None:
-        """Load the loops and activate them."""
-        self._in_use.loops = load_loops(lambda: self._is_stopped)
+        """Load the loops and activate them. NumPy goes on where they cannot be compiled, as without a cache folder."""
+        try:
+            self._in_use.loops = load_loops(lambda: self._is_stopped)
+        except Exception:  # the compiler depends on versions, processor and file system
+            log.warning("compiled loops cannot be loaded; using the NumPy loops", exc_info=True)
 
     def stop(self) -> None:
         """Compile no further loop: the end of the process would wait for it, on a busy machine for minutes."""

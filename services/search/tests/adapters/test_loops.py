@@ -225,3 +225,16 @@ def test_loaded_loops_are_put_to_use() -> None:
     in_use = LoopsInUse()
     LoopsLoader(in_use).load()
     assert in_use.loops is not NUMPY_LOOPS
+
+
+def test_without_a_working_compiler_numpy_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("cannot cache function 'count_admitted': no locator available")
+
+    monkeypatch.setattr("services.search.adapters.loops.loader.load_loops", fail)
+    in_use = LoopsInUse()
+    LoopsLoader(in_use).load()
+    assert in_use.loops is NUMPY_LOOPS
+    assert "compiled loops cannot be loaded; using the NumPy loops" in caplog.text
