@@ -30,7 +30,7 @@ async def test_the_longest_ids_are_kept(database_location: str) -> None:
         await until_quiet(executions, execution_id)
         await executions.answer(execution_id, PROCEED, *await question(executions, execution_id), None)
         await until_quiet(executions, execution_id)
-        assert await executions.store.add_feedback(Feedback(0.5, True, 0.0, execution_id, 1), utc_now(), None)
+        await executions.store.add_feedback(Feedback(0.5, True, 0.0, execution_id, 1), utc_now(), None)
         for other in ("Acme--", "acme--", "acme_-"):
             await executions.start(agent_plan(agent_step(1), plan_id=create_plan_id(other)), None, None)
         listed_prefixes = {
@@ -53,6 +53,20 @@ async def test_a_tool_service_gets_the_prefix_of_the_plan(tmp_path: Path) -> Non
             await events(stub.ExecutePlan(service_pb.ExecutePlanRequest(plan=plan_message, prefix=prefix)))
     assert [call.input.prefix for call in tools.calls] == ["acme--", ""]
     assert [call.idempotency_key.startswith("acme--") for call in tools.calls] == [True, False]
+
+
+async def test_a_request_id_of_feedback_is_that_of_a_tenant(tmp_path: Path) -> None:
+    tools = Tools()
+    plan_message = plan(step(1, pb.ACTION_WEB_SEARCH, "空"))
+    async with running(tmp_path, tools) as stub:
+        await tools_are_known(stub)
+        for prefix, correct in (("acme--", True), ("other--", False)):
+            request = service_pb.ExecutePlanRequest(plan=plan_message, prefix=prefix)
+            execution_id = (await events(stub.ExecutePlan(request)))[0].execution_id
+            feedback = {"execution_id": execution_id, "step_id": 1, "correct": correct, "request_id": UUID}
+            for _ in range(2):  # the second one is a repetition
+                response = await stub.SubmitFeedback(service_pb.SubmitFeedbackRequest(**feedback))
+        assert response.records == 2
 
 
 @pytest.mark.parametrize("prefix", ["acme", "acme--x", "acme.-", "acme--\n", "é-", "-" * 129])

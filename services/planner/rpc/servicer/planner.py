@@ -215,7 +215,7 @@ class PlannerServicer(rpc.PlannerServiceServicer):
         """Store feedback and return the thresholds that result from it."""
         confidence = request.confidence if request.HasField("confidence") else None
         adjusted = await self._feedback.submit(
-            confidence, request.correct, request.execution_id, request.step_id, _build_key(request)
+            confidence, request.correct, request.execution_id, request.step_id, _build_execution_key(request)
         )
         return api.SubmitFeedbackResponse(
             thresholds=encode(self._feedback.gate.thresholds, pb.Thresholds),
