@@ -16,10 +16,7 @@ from libs.storage.idempotency import IdempotencyKey
 from libs.storage.leases import Lease, LeaseState
 from services.planner.domain.events import Effect, Event, ExecutionStarted, RecordedEvent
 from services.planner.domain.execution import ExecutionState
-from services.planner.domain.generation import (
-    GeneratedAnswer,
-    Question,
-)
+from services.planner.domain.generation import GeneratedAnswer, Question
 from services.planner.domain.results import Hit, ToolResult
 from services.planner.domain.tools import ToolInput
 from services.planner.domain.webhooks import ExecutionWebhook
@@ -196,8 +193,8 @@ class ExecutionStore(Protocol):
     async def list_running(self, limit: int) -> Sequence[LeaseState]:
         """Return the leases of running executions: the free ones first, then those not renewed for longest."""
 
-    async def add_feedback(self, record: Feedback, now: datetime, key: IdempotencyKey | None) -> bool:
-        """Store a record and label the audit of its step; False for a replay. Raises RequestIdReused."""
+    async def add_feedback(self, record: Feedback, now: datetime, key: IdempotencyKey | None) -> None:
+        """Store a record and label the audit of its step; a replay changes nothing. Raises RequestIdReused."""
 
     async def list_feedback(self, after: int = 0) -> Sequence[tuple[int, Feedback]]:
         """Return feedback records after a number, oldest first."""

@@ -237,17 +237,11 @@ class SqlExecutionStore:
             lambda connection: schema.leases.list_states(connection, _is_running, limit=limit)
         )
 
-    async def add_feedback(self, record: Feedback, now: datetime, key: IdempotencyKey | None) -> bool:
-        """Add a record, and label the audit of its step; False for a replay."""
-
-        def add_once(connection: Connection) -> bool:
-            if schema.requests.find_response(connection, key) is not None:
-                return False
-            queries.add_feedback(connection, record, now)
-            schema.requests.store_response(connection, key, b"", now)
-            return True
-
-        return await self.database.write(add_once)
+    async def add_feedback(self, record: Feedback, now: datetime, key: IdempotencyKey | None) -> None:
+        """Add a record, and label the audit of its step; a replay changes nothing."""
+        await schema.requests.write_once(
+            self.database, key, now, lambda connection: queries.add_feedback(connection, record, now)
+        )
 
     async def list_feedback(self, after: int = 0) -> Sequence[tuple[int, Feedback]]:
         """Return feedback records after a number, oldest first."""
