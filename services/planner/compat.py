@@ -34,7 +34,7 @@ class MemoryLog:
     def __init__(self) -> None:
         self.events: list[RecordedEvent] = []
 
-    async def append(self, new_events: Sequence[tuple[Event, datetime]], after: int) -> None:
+    async def append(self, new_events: Sequence[tuple[Event, datetime]], after: int, state: ExecutionState) -> None:
         """Append the events; there is no other writer."""
         for number, (event, time) in enumerate(new_events, start=after + 1):
             self.events.append(RecordedEvent(sequence=number, created_at=time, event=event))

@@ -73,18 +73,16 @@ class _DrivenExecution:
 class _LeasedLog:
     """The log of an execution as its driver writes it (`ExecutionLog`)."""
 
-    _executions: Executions
-    _lease: Lease
+    store: ExecutionStore
+    lease: Lease
+    notify_watchers: Callable[[str], None]
 
-    async def append(self, events: Sequence[tuple[Event, datetime]], after: int) -> None:
-        driven = self._executions.driven.get(self._lease.name)
-        if driven is None:
-            raise LeaseLost(self._lease.name)
-        await self._executions.store.append(self._lease, events, after, driven.recorder.state)
-        self._executions.notify_watchers(self._lease.name)
+    async def append(self, events: Sequence[tuple[Event, datetime]], after: int, state: ExecutionState) -> None:
+        await self.store.append(self.lease, events, after, state)
+        self.notify_watchers(self.lease.name)
 
     async def read(self) -> Sequence[RecordedEvent]:
-        return await self._executions.store.read(self._lease.name)
+        return await self.store.read(self.lease.name)
 
 
 class Executions:
@@ -251,8 +249,7 @@ class Executions:
         except TimeoutError:
             return
 
-    def notify_watchers(self, execution_id: str) -> None:
-        """Wake the watchers of an execution."""
+    def _notify_watchers(self, execution_id: str) -> None:
         for event in self._watchers.get(execution_id, ()):
             event.set()
 
@@ -266,7 +263,7 @@ class Executions:
     ) -> int:
         now, began_at = self._clock(), self._monotonic()
         sequence, lease = await self.store.decide(execution_id, decision, now, self._ownership.owner, key)
-        self.notify_watchers(execution_id)
+        self._notify_watchers(execution_id)
         driven = self.driven.get(execution_id)
         if lease is not None:
             await self._drive(lease, began_at)
@@ -282,9 +279,9 @@ class Executions:
         log = await self.read_log(lease.name)
         clock = create_steady_clock(self._clock, self._monotonic, log[-1].created_at)
         held_lease = HeldLease(lease, began_at, self._ownership.lease_seconds, self._monotonic)
-        driven = _DrivenExecution(
-            held_lease, ExecutionRecorder(replay(log), _LeasedLog(self, lease), clock, may_act=held_lease.is_valid)
-        )
+        leased_log = _LeasedLog(self.store, lease, self._notify_watchers)
+        recorder = ExecutionRecorder(replay(log), leased_log, clock, may_act=held_lease.is_valid)
+        driven = _DrivenExecution(held_lease, recorder)
         self.driven[lease.name] = driven
         # A new context, because the deadline of the call does not apply to the execution.
         driven.task = asyncio.create_task(
@@ -302,7 +299,7 @@ class Executions:
         finally:
             if self.driven.get(execution_id) is driven:
                 del self.driven[execution_id]
-            self.notify_watchers(execution_id)
+            self._notify_watchers(execution_id)
             if self._closing:
                 await self.store.release(driven.lease.lease)
 

@@ -19,8 +19,8 @@ class LogConflict(Exception):
 class ExecutionLog(Protocol):
     """The log of one execution, as the holder of its lease writes it."""
 
-    async def append(self, events: Sequence[tuple[Event, datetime]], after: int) -> None:
-        """Append all or nothing after sequence number `after`. Raises LogConflict, LeaseLost."""
+    async def append(self, events: Sequence[tuple[Event, datetime]], after: int, state: ExecutionState) -> None:
+        """Append all or nothing after number `after`; `state` includes the events. Raises LogConflict, LeaseLost."""
 
     async def read(self) -> Sequence[RecordedEvent]:
         """Return the whole log."""
@@ -71,7 +71,7 @@ class ExecutionRecorder:
         while self._buffer:
             batch = list(self._buffer)
             try:
-                await self._log.append(batch, self._flushed)
+                await self._log.append(batch, self._flushed, self.state)
             except LogConflict:
                 await self._reread()
                 continue
