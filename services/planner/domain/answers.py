@@ -108,16 +108,14 @@ def _find_outcome_for_step(
     The input to an ask_user step is its result even if it reads like a request to replan: P-49 precedes P-51.
     """
     call = state.find_last_call(step_id)
-    if (
-        call is not None
-        and call.held_call is not None
-        and (outcome := _find_held_outcome(state, step_id, response, policy))
-    ):
+    has_rounds = state.retries.get(step_id, 0) < policy.max_clarification_rounds
+    is_held = call is not None and call.held_call is not None
+    if is_held and (outcome := _find_held_outcome(response, has_rounds=has_rounds)):
         return outcome
     action, awaits_text = response.action, awaits_answer_text(state, step_id)
     if action is InterventionAction.INPUT and not awaits_text and wants_replan(_format_text(response)):
         action = InterventionAction.MODIFY
-    if action is InterventionAction.RETRY and state.retries.get(step_id, 0) >= policy.max_clarification_rounds:
+    if action is InterventionAction.RETRY and not has_rounds:
         action = InterventionAction.PROCEED
     if action is InterventionAction.MODIFY:
         return AnswerOutcome.REPLAN if response.modified_plan is None else AnswerOutcome.REPLACE
@@ -125,10 +123,9 @@ def _find_outcome_for_step(
         rule = f"remove_step cannot remove step {step_id}, the only step of the plan"
         violation = Violation("response.remove_step", rule)
         raise AnswerRefused(f"{rule}: skip it without remove_step, or cancel", violations=[violation])
-    if action is InterventionAction.INPUT and _format_text(response):
-        has_rounds = state.retries.get(step_id, 0) < policy.max_clarification_rounds
-        if has_rounds and _must_run_again(state, step_id):
-            return AnswerOutcome.RETRY
+    has_text = action is InterventionAction.INPUT and bool(_format_text(response))
+    if has_text and has_rounds and _must_run_again(state, step_id):
+        return AnswerOutcome.RETRY
     if action in (InterventionAction.PROCEED, InterventionAction.INPUT):
         return AnswerOutcome.ANSWERED if awaits_text else AnswerOutcome.PROCEED
     return {
@@ -138,9 +135,7 @@ def _find_outcome_for_step(
     }[action]
 
 
-def _find_held_outcome(
-    state: ExecutionState, step_id: int, response: InterventionResponse, policy: InterventionPolicy
-) -> AnswerOutcome | None:
+def _find_held_outcome(response: InterventionResponse, *, has_rounds: bool) -> AnswerOutcome | None:
     """Return the outcome of an answer about a call that a guard holds; None if it is that of any other question.
 
     To proceed approves the call, and further information checks it again. Without the word of a person it is not made.
@@ -148,11 +143,8 @@ def _find_held_outcome(
     if response.action is InterventionAction.PROCEED:
         return AnswerOutcome.SKIP if response.timeout_reached else AnswerOutcome.RETRY
     if response.action is InterventionAction.INPUT and not wants_replan(_format_text(response)):
-        has_rounds = state.retries.get(step_id, 0) < policy.max_clarification_rounds
         return AnswerOutcome.RETRY if has_rounds else AnswerOutcome.SKIP
-    if response.action is InterventionAction.RETRY and state.retries.get(step_id, 0) >= policy.max_clarification_rounds:
-        return AnswerOutcome.SKIP
-    return None
+    return AnswerOutcome.SKIP if response.action is InterventionAction.RETRY and not has_rounds else None
 
 
 def interpret_timeout(
