@@ -11,7 +11,6 @@ from typing import Any
 
 from chassis import deadlines
 from chassis.channels import Peers
-from chassis.logging import get_logger
 from chassis.repetition import repeat
 from chassis.server.service import Registration, Service
 from chassis.settings import BadSetting
@@ -60,8 +59,6 @@ from services.planner.usecases.tools import (
 )
 from services.planner.usecases.webhooks import ExecutionWebhooks
 
-_log = get_logger(__name__)
-
 _HOUSEKEEPING_SECONDS = 60.0
 
 
@@ -71,7 +68,7 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
     closing = AsyncExitStack()
     client = connect_chat(settings, remaining=partial(deadlines.compute_budget, None))
     closing.push_async_callback(client.aclose)
-    models = _Models(settings, config, client, closing)
+    models = _Models(settings, config, closing)
     if settings.planner_max_cost_usd and models.unpriced_model:
         raise BadSetting(
             f"HANSEI_PLANNER_MAX_COST_USD is {settings.planner_max_cost_usd:g}, but the price of the model "
@@ -155,12 +152,9 @@ def _create_answerer(client: LLMClient, settings: PlannerSettings) -> Answerer:
 class _Models:
     """The models for planning and reasoning, for evaluating, and for estimating; None offline (P-126, P-127)."""
 
-    def __init__(
-        self, settings: PlannerSettings, config: GraceConfig, shared: LLMClient, closing: AsyncExitStack
-    ) -> None:
+    def __init__(self, settings: PlannerSettings, config: GraceConfig, closing: AsyncExitStack) -> None:
         self._settings = settings
         self._config = config
-        self._shared = shared
         self._closing = closing
         self._provider, self._name = config.llm.choose_model(settings.llm_provider, settings.llm_model)
         self.planning = self._create_model(config.llm.temperature, config.llm.max_tokens)

@@ -122,7 +122,11 @@ class ThresholdGuarantee:
     """Finds the lowest threshold that may be used at a target error `alpha` with confidence 1 - `delta`."""
 
     def __init__(
-        self, alpha: float, delta: float, candidates: tuple[float, ...] = CANDIDATES, min_rate: float = 0.02
+        self,
+        alpha: float = 0.1,
+        delta: float = 0.1,
+        candidates: tuple[float, ...] = CANDIDATES,
+        min_rate: float = 0.02,
     ) -> None:
         if not 0 < alpha < 1 or not 0 < delta < 1:
             raise ValueError(f"alpha and delta must be in (0, 1), got {alpha} and {delta}")
@@ -140,11 +144,6 @@ class ThresholdGuarantee:
         self._lowest: int | None = None
         self._errors = ErrorRates(len(candidates) + 1, alpha)
         self._scores = RecentScores(len(candidates) + 1)
-
-    @classmethod
-    def with_defaults(cls) -> ThresholdGuarantee:
-        """Return a guarantee with the default error and confidence."""
-        return cls(0.1, 0.1)
 
     @property
     def threshold(self) -> float | None:

@@ -113,7 +113,7 @@ class LabelQueue:
                 self.guarantee.prove(labels, block.rate)
 
     def _watch_if_complete(self, block: _Block) -> None:
-        if block.has_ended and block.is_complete:
+        if block.is_complete:
             self._watch(block, block.labels)
 
     def _watch(self, block: _Block, labels: list[StepLabel]) -> None:

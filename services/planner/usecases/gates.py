@@ -45,7 +45,7 @@ class LearningGate(ABC):
     def __init__(
         self,
         configured: Thresholds,
-        make_guarantee: MakeGuarantee = ThresholdGuarantee.with_defaults,
+        make_guarantee: MakeGuarantee = ThresholdGuarantee,
         rng: Callable[[], float] | None = None,
     ) -> None:
         self.configured = configured
@@ -119,7 +119,7 @@ class AdjustedGate(LearningGate):
     def __init__(
         self,
         configured: Thresholds,
-        make_guarantee: MakeGuarantee = ThresholdGuarantee.with_defaults,
+        make_guarantee: MakeGuarantee = ThresholdGuarantee,
         *,
         learning_rate: float = 0.05,
         min_samples: int = 10,

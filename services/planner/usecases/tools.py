@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from chassis.errors import shorten
 from chassis.logging import get_logger
@@ -42,11 +42,6 @@ class ToolRegistry:
     def get(self, name: str) -> Tool | None:
         """Return the tool of this name, None if none is registered."""
         return self._tools.get(name)
-
-    @property
-    def tools(self) -> Mapping[str, Tool]:
-        """Return all tools by name."""
-        return dict(self._tools)
 
     @property
     def agent_tools(self) -> list[str]:
