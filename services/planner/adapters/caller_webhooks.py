@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from services.planner.adapters.webhook import Poster
 
 _PORTS = {"http": 80, "https": 443}
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+"""Addresses of hosts with IPv4 only, as networks with IPv6 only see them."""
 _ONCE = RetryPolicy(attempts=1)
 """The notifier repeats messages, so that a receiver that does not respond delays no other."""
 _TOKEN_HEADER = "X-A2A-Notification-Token"  # noqa: S105 - the name of a header
@@ -103,6 +105,10 @@ def _split(url: str) -> SplitResult:
 
 
 def _is_public(address: str) -> bool:
+    """Return whether the public internet has the address, or the IPv4 address that it stands for."""
     found = ipaddress.ip_address(address.partition("%")[0])
-    inner = getattr(found, "ipv4_mapped", None) or getattr(found, "sixtofour", None) or found
-    return inner.is_global and not inner.is_multicast
+    if isinstance(found, ipaddress.IPv6Address):
+        translated = ipaddress.IPv4Address(found.packed[-4:]) if found in _NAT64 else None
+        found = translated or found.ipv4_mapped or found.sixtofour or found
+    is_special = found.is_multicast or found.is_reserved or getattr(found, "is_site_local", False)
+    return found.is_global and not is_special

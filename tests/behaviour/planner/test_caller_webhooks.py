@@ -167,6 +167,10 @@ async def test_webhooks_are_replaced_listed_deleted_and_limited(tmp_path: Path) 
         ("https://[::1]/", "not ::1"),
         ("https://[::ffff:192.168.0.1]/", "not ::ffff:192.168.0.1"),
         ("https://[2002:a00:1::]/", "not 2002:a00:1::"),
+        ("https://[64:ff9b::a00:1]/", "not 64:ff9b::a00:1"),
+        ("https://[64:ff9b:1::a00:1]/", "not 64:ff9b:1::a00:1"),
+        ("https://[::10.0.0.1]/", "not ::10.0.0.1"),
+        ("https://[fec0::1]/", "not fec0::1"),
         ("https://224.0.0.1/", "not 224.0.0.1"),
         ("https://no-such-host.invalid/", "whose name can be resolved"),
         ("https://user:hidden@1.1.1.1/", "must not contain a user or a password"),
@@ -184,6 +188,11 @@ async def test_a_url_that_might_reach_other_services_is_refused(url: str, rule: 
     assert "hidden" not in caught.value.message
     (violation,) = caught.value.violations
     assert violation.field == "url"
+
+
+@pytest.mark.parametrize("host", ["1.1.1.1", "[2606:4700:4700::1111]", "[64:ff9b::101:101]", "[::ffff:1.1.1.1]"])
+async def test_a_url_with_a_public_address_is_accepted(host: str) -> None:
+    await CallerWebhooks([], "").check(f"https://{host}/hook")
 
 
 async def test_urls_and_secrets_that_break_a_rule_name_their_field(tmp_path: Path) -> None:
