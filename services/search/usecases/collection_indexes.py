@@ -8,6 +8,7 @@ from chassis.errors import HanseiError, Unavailable
 from chassis.logging import get_logger
 from chassis.server.evicting_cache import EvictingCache
 from services.search.domain.collection import Collection
+from services.search.domain.collection_errors import BackendMissing
 from services.search.usecases.chunk_index import ChunkIndex, CollectionFollower
 from services.search.usecases.ports import CollectionStore
 
@@ -41,11 +42,11 @@ class CollectionIndexes:
 
     async def drop(self, collection: Collection) -> None:
         """Clear the index of a deleted collection."""
-        follower = self._get_follower(collection)
-        del self._followers[collection.key]
         try:
+            follower = self._get_follower(collection)
+            del self._followers[collection.key]
             await follower.clear()
-        except Unavailable as error:
+        except (Unavailable, BackendMissing) as error:
             # Harmless: a new collection of the same name has another key.
             log.warning(
                 "index of a deleted collection could not be removed", collection=collection.name, error=str(error)

@@ -14,7 +14,7 @@ import pytest
 from chassis.errors import ResourceExhausted
 from services.search.domain.chunking import Chunking, TextSpan
 from services.search.domain.collection import Backend, Collection, DocumentRevision
-from services.search.domain.collection_errors import CollectionNotFound
+from services.search.domain.collection_errors import BackendMissing, CollectionNotFound
 from services.search.usecases.chunk_index import ChunkIndex, CollectionFollower
 from services.search.usecases.collection_indexes import CollectionIndexes
 from services.search.usecases.ports import CollectionStore
@@ -132,6 +132,17 @@ async def test_an_eviction_whose_snapshot_fails_fails_no_search() -> None:
     indexes = CollectionIndexes(cast(CollectionStore, log), lambda _: cast(ChunkIndex, UnsavedIndex()), capacity=1)
     for key in ("k1", "k2", "k3"):
         assert (await indexes.get_index(replace(log.collection, key=key))).revision == 1
+
+
+async def test_a_collection_is_deleted_also_if_its_backend_is_no_longer_configured(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refuse(collection: Collection) -> ChunkIndex:
+        raise BackendMissing(collection.backend.name)
+
+    log = Log("a")
+    await CollectionIndexes(cast(CollectionStore, log), refuse, capacity=1).drop(log.collection)
+    assert "index of a deleted collection could not be removed" in caplog.text
 
 
 async def test_a_collection_that_is_deleted_meanwhile_is_named() -> None:
