@@ -34,12 +34,11 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """The options of a run. `stop_on_repeated_faults` ends it if a regeneration returns exactly the same faults."""
+    """The options of a run."""
 
     wording: Wording = Wording.LITERAL
     repair: Repair = Repair.FULL
     max_regenerations: int = MAX_REGENERATIONS
-    stop_on_repeated_faults: bool = True
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_regenerations <= MAX_REGENERATIONS:

@@ -67,7 +67,7 @@ async def _run_attempts(
         if attempt.ok:
             stop = StopReason.VALID
             break
-        if options.stop_on_repeated_faults and _has_same_faults(attempts):
+        if _has_same_faults(attempts):
             stop = StopReason.REPEATED_FAULTS
             break
     run = _build_outcome(assignment.kind, attempts, stop)
