@@ -56,7 +56,7 @@ class McpTool:
 
     def build_arguments(self, query: str) -> dict[str, Any]:
         """Return the arguments of a call. Raises ValueError if the query cannot be parsed as such."""
-        if (name := self._text_parameter()) is not None:
+        if (name := self._find_text_parameter()) is not None:
             return {name: query}
         if not self._schema.get("properties"):
             return {}
@@ -65,7 +65,7 @@ class McpTool:
             raise ValueError(f"{self._tool} needs a JSON object with {', '.join(self._schema.get('required', []))}")
         return arguments
 
-    def _text_parameter(self) -> str | None:
+    def _find_text_parameter(self) -> str | None:
         """Return the parameter that the query is the value of; None if the query contains all arguments."""
         properties: Mapping[str, Any] = self._schema.get("properties", {})
         texts = [name for name, shape in properties.items() if shape.get("type") == "string"]
@@ -75,7 +75,7 @@ class McpTool:
     def _describe_input(self) -> str:
         """Return the text parameter, or the schema of the JSON object, that a query must contain."""
         properties = self._schema.get("properties", {})
-        if (name := self._text_parameter()) is not None:
+        if (name := self._find_text_parameter()) is not None:
             return str(properties[name].get("description") or name)
         schema = {"properties": properties, "required": self._schema.get("required", [])}
         return f"the text of a JSON object {json.dumps(schema, ensure_ascii=False)}"

@@ -177,7 +177,7 @@ class ThresholdGuarantee:
     def prove(self, labels: Sequence[StepLabel], rate: float) -> None:
         """Bet on the labels of one execution, in the order of the decisions. `rate`: its lowest audit rate."""
         self._check(labels, rate)
-        for candidate, y in self._means(labels, rate):
+        for candidate, y in self._iterate_means(labels, rate):
             candidate.bet(y, self.alpha)
         for band in {self._find_band(label.score) for label in labels}:
             if band < len(self._candidates):
@@ -191,7 +191,7 @@ class ThresholdGuarantee:
             self._count(label)
         if self._lowest is None:
             return False
-        for candidate, y in self._means(labels, rate):
+        for candidate, y in self._iterate_means(labels, rate):
             if candidate.is_proven:
                 candidate.watch([1 - fraction / self.alpha * y for fraction in _DETECTOR_FRACTIONS])
         for position, candidate in enumerate(self._candidates):
@@ -223,7 +223,7 @@ class ThresholdGuarantee:
         """Return the position of the strictest candidate that a score reaches."""
         return bisect_left(self._negated, -score)
 
-    def _means(self, labels: Sequence[StepLabel], rate: float) -> Iterator[tuple[_Candidate, float]]:
+    def _iterate_means(self, labels: Sequence[StepLabel], rate: float) -> Iterator[tuple[_Candidate, float]]:
         """Return each candidate that a label reaches, and y of the labels that reach it."""
         y, count = 0.0, 0
         for candidate in self._candidates[min(self._find_band(label.score) for label in labels) :]:

@@ -151,12 +151,12 @@ def choose_moves(state: ExecutionState, rules: ExecutionRules, now: datetime) ->
     if state.is_cancelled or state.replan_failed:
         return [FinishExecution()]
     limit = find_exhausted_limit(state, now)
-    resume_moves = _resume_moves(state, limit is not None)
+    resume_moves = _list_resume_moves(state, limit is not None)
     if resume_moves or _has_pending_call(state):
-        return resume_moves + ([] if limit or _must_pause(state) else _start_moves(state, rules))
+        return resume_moves + ([] if limit or _must_pause(state) else _list_start_moves(state, rules))
     if limit:
         return [FinishExecution(limit)]
-    return _choose_moves_at_rest(state, rules, now) or _start_moves(state, rules) or [FinishExecution()]
+    return _choose_moves_at_rest(state, rules, now) or _list_start_moves(state, rules) or [FinishExecution()]
 
 
 def find_exhausted_limit(state: ExecutionState, now: datetime) -> str | None:
@@ -192,7 +192,7 @@ def _waits_for_tool(call: StepToolCall | None) -> bool:
     return call is not None and call.result is None and not call.in_doubt
 
 
-def _resume_moves(state: ExecutionState, is_budget_spent: bool) -> list[Move]:
+def _list_resume_moves(state: ExecutionState, is_budget_spent: bool) -> list[Move]:
     """Return the moves of running steps whose call has returned: their fallback, or a judgement."""
     moves: list[Move] = []
     for step in _list_running_steps(state):
@@ -219,7 +219,7 @@ def _awaits_person(state: ExecutionState, step_id: int) -> bool:
     return call.in_doubt or asks
 
 
-def _open_questions(state: ExecutionState) -> list[int]:
+def _list_open_questions(state: ExecutionState) -> list[int]:
     """Return the ids of the steps with an open question, in plan order."""
     found = []
     for step in state.plan.steps:
@@ -237,7 +237,9 @@ def _list_failed_steps(state: ExecutionState) -> list[int]:
 
 
 def _must_pause(state: ExecutionState) -> bool:
-    return bool(state.plan_change or _list_failed_steps(state) or _open_questions(state) or state.information_pending)
+    return bool(
+        state.plan_change or _list_failed_steps(state) or _list_open_questions(state) or state.information_pending
+    )
 
 
 def _choose_moves_at_rest(state: ExecutionState, rules: ExecutionRules, now: datetime) -> list[Move]:
@@ -265,7 +267,7 @@ def _choose_moves_at_rest(state: ExecutionState, rules: ExecutionRules, now: dat
         return [ReplanSteps(trigger, step_id, result.error or "")]
     if state.plan.requires_confirmation and not state.plan_confirmed:
         return [_ask_about_plan(state, rules, now)]
-    for step_id in _open_questions(state):
+    for step_id in _list_open_questions(state):
         return [_ask_about_step(state, step_id, rules, now)]
     if state.information_pending:
         trigger = ReplanTrigger.NEW_INFORMATION
@@ -275,7 +277,7 @@ def _choose_moves_at_rest(state: ExecutionState, rules: ExecutionRules, now: dat
     return []
 
 
-def _start_moves(state: ExecutionState, rules: ExecutionRules) -> list[Move]:
+def _list_start_moves(state: ExecutionState, rules: ExecutionRules) -> list[Move]:
     """Return the moves that start steps, and those that skip steps that cannot start any more (P-38)."""
     if state.plan.requires_confirmation and not state.plan_confirmed:
         return []

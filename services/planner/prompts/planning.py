@@ -35,7 +35,7 @@ def format_planning_rules(rules: PlanRules, tools: Sequence[str]) -> str:
         "collections": _format_collections(collections, texts),
         "schema": json.dumps(_build_schema(sorted(rules.actions)), ensure_ascii=False),
         "example_query": texts.example_query,
-        "example": _example(texts),
+        "example": _build_example(texts),
     }
     return fill(texts.planning, values)
 
@@ -66,7 +66,7 @@ def _remove_notes(shape: Any) -> Any:
     return {name: _remove_notes(value) for name, value in shape.items() if name not in _NOTES}
 
 
-def _example(texts: PlannerPrompts) -> str:
+def _build_example(texts: PlannerPrompts) -> str:
     first, second, last, *queries, expected, answer = texts.example_texts
     steps: list[dict[str, Any]] = [
         {"step_id": i, "action": "rag_search", "description": text, "query": query, "expected_output": expected}

@@ -43,7 +43,7 @@ class OpenAIWriter:
             raise self._build_failure(f"OpenAI API call failed: {type(error).__name__}: {error}") from None
         if status != httpx.codes.OK:
             raise self._build_failure(f"OpenAI API error {status}: {body.decode('utf-8', 'replace')}")
-        return self._answer_in(body)
+        return self._decode_answer(body)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -60,7 +60,7 @@ class OpenAIWriter:
                 parts.append(part)
             return response.status_code, b"".join(parts)
 
-    def _answer_in(self, body: bytes) -> ModelAnswer:
+    def _decode_answer(self, body: bytes) -> ModelAnswer:
         try:
             reply = json.loads(body)
         except (ValueError, RecursionError):

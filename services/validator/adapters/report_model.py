@@ -18,11 +18,9 @@ TEMPERATURE = 0.3
 class _Writer(Protocol):
     async def answer(self, prompt: str) -> ModelAnswer:
         """Return the answer to one prompt."""
-        ...
 
     async def close(self) -> None:
         """Close the connections."""
-        ...
 
 
 class ConfiguredReportModel:

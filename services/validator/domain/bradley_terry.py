@@ -131,24 +131,24 @@ def _build_design(comparisons: Sequence[Comparison], ids: Sequence[str], options
         columns.append([1.0] * len(comparisons))
     if options.length_term:
         columns.append([math.log((item.first_length + 1) / (item.second_length + 1)) for item in comparisons])
-    names = {name: index for index, name in enumerate(dict.fromkeys(_cluster_names(comparisons)))}
+    names = {name: index for index, name in enumerate(dict.fromkeys(_name_clusters(comparisons)))}
     basis = np.eye(len(ids) + len(columns), len(ids) - 1 + len(columns), -1)
-    basis[: len(ids), : len(ids) - 1] = _contrast(len(ids))
+    basis[: len(ids), : len(ids) - 1] = _build_contrast(len(ids))
     return _Design(
         np.array([index_of[item.first_id] for item in comparisons]),
         np.array([index_of[item.second_id] for item in comparisons]),
         np.array(columns).reshape(len(columns), len(comparisons)).T,
         np.array([_SHARE[item.preference] for item in comparisons]),
-        np.array([names[name] for name in _cluster_names(comparisons)]),
+        np.array([names[name] for name in _name_clusters(comparisons)]),
         basis,
     )
 
 
-def _cluster_names(comparisons: Sequence[Comparison]) -> list[str]:
+def _name_clusters(comparisons: Sequence[Comparison]) -> list[str]:
     return [f"task {item.task_id}" if item.task_id else f"row {row}" for row, item in enumerate(comparisons)]
 
 
-def _contrast(count: int) -> Array:
+def _build_contrast(count: int) -> Array:
     """Return an orthonormal basis of the vectors that sum to 0 (Helmert's)."""
     basis = np.zeros((count, count - 1))
     for column in range(count - 1):

@@ -85,8 +85,8 @@ class Findings:
 
     def error_text(self, code: str, pointer: str, message: str, allowed: Sequence[str] = ()) -> None:
         """Add an error with a text of its own."""
-        display_text = tuple(allowed[:ALLOWED_VALUES_SHOWN])
-        self.errors.append(Finding(code, message, pointer, Severity.ERROR, display_text, len(allowed)))
+        shown_values = tuple(allowed[:ALLOWED_VALUES_SHOWN])
+        self.errors.append(Finding(code, message, pointer, Severity.ERROR, shown_values, len(allowed)))
 
     def warning(self, code: str, pointer: str, message: str) -> None:
         """Add a warning."""

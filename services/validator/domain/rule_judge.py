@@ -37,7 +37,7 @@ class TextScores:
         """Return the mean of the scores."""
         return (self.coverage + self.relevance + self.clarity) / 3
 
-    def of_metric(self, name: str) -> float:
+    def get_metric_score(self, name: str) -> float:
         """Return the score that stands for a built-in metric."""
         return {"Coverage": self.coverage, "Relevance": self.relevance, "ClarityCoherence": self.clarity}.get(
             name, self.overall

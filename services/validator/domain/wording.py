@@ -28,7 +28,6 @@ class PhraseFinder(Protocol):
 
     def occurs_in(self, text: str, check_time: CheckTime = allow_any_time) -> bool:
         """Return whether the text uses one of the words. Raises what `check_time` raises."""
-        ...
 
 
 class PhraseFinders(Protocol):
@@ -36,7 +35,6 @@ class PhraseFinders(Protocol):
 
     def get_finder(self, phrases: Sequence[str]) -> PhraseFinder:
         """Return the finder of these phrases."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,10 +104,8 @@ def build_repair_prompt(
     lines = [*task, "", texts.rules, kind.instructions[language].rules, "", texts.parts]
     for pointer, errors in parts.items():
         value = find_value(report, pointer)
-        display_text = {} if value is MISSING else {"value": value}
-        lines.append(
-            encode_to_line({"pointer": pointer, "errors": [escape_to_line(error) for error in errors], **display_text})
-        )
+        part = {"pointer": pointer, "errors": [escape_to_line(error) for error in errors]}
+        lines.append(encode_to_line(part if value is MISSING else {**part, "value": value}))
     if nodes:
         lines += ["", texts.nodes, *(encode_node(node) for node in nodes[:IDS_SHOWN])]
     if valid_node_ids:

@@ -173,8 +173,8 @@ async def test_every_pair_is_compared_in_both_orders(rank: RankComparisons) -> N
     judge = PreferenceJudge()
     compare = CompareSubmissions(RetryingJudge(judge, no_pause), rank, "openai:m")
     tournament = await compare([task("p1", a="xxx", b="yy", c="z")], BARE)
-    display_text = [(comparison.first_id, comparison.second_id) for comparison in tournament.comparisons]
-    assert display_text == [("a", "b"), ("b", "a"), ("a", "c"), ("c", "a"), ("b", "c"), ("c", "b")]
+    compared = [(comparison.first_id, comparison.second_id) for comparison in tournament.comparisons]
+    assert compared == [("a", "b"), ("b", "a"), ("a", "c"), ("c", "a"), ("b", "c"), ("c", "b")]
     assert tournament.ranking is None
     assert "no finite estimate" in tournament.not_ranked_because
 

@@ -13,7 +13,6 @@ class Judge(Protocol):
 
     async def judge_improvement_prospects(self, formatted_prompt: str, model: str | None = None) -> ImprovementJudgment:
         """Return the judgement."""
-        ...
 
 
 class DecideRound:

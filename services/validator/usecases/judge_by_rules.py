@@ -32,7 +32,7 @@ class RuleJudge:
         note = NOTE[choose_language(self._language, subject.user_query or question.prompt)]
         if shape is JudgedScore:
             scores = score_text(subject.user_query, subject.submissions[0])
-            answer = {"score": scores.of_metric(subject.metric), "evaluator_comment": note}
+            answer = {"score": scores.get_metric_score(subject.metric), "evaluator_comment": note}
         elif shape is JudgedPreference:
             answer = {
                 "preference": choose_preference(subject.user_query, *subject.submissions),

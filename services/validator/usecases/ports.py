@@ -30,29 +30,23 @@ class LeaderboardStore(Protocol):
 
     async def upsert(self, request: IdempotencyKey, submission: Submission) -> LeaderBoardEntry:
         """Write the entry of a round."""
-        ...
 
     async def record_judgement(self, request: IdempotencyKey, key: RoundKey, record: JudgementRecord) -> None:
         """Write the judgement of a round."""
-        ...
 
     async def list_team_scores(self, execution_id: str) -> list[TeamScores]:
         """Return all scores of an execution by team."""
-        ...
 
     async def find_best_entry(self, execution_id: str, team_id: str) -> LeaderBoardEntry | None:
         """Return the entry of a team with the highest score; of equal ones the later round."""
-        ...
 
     async def list_summaries(self, prefix: str, before: int | None, limit: int) -> list[LeaderboardSummary]:
         """Return executions whose ids have a prefix, the newest first, those before the one with this newest entry."""
-        ...
 
     async def list_entries(
         self, execution_id: str, after: tuple[str, int] | None, limit: int
     ) -> list[LeaderBoardEntry]:
         """Return entries by team and round, those after a (team, round) pair."""
-        ...
 
 
 class Vocabulary(Protocol):
@@ -60,7 +54,6 @@ class Vocabulary(Protocol):
 
     async def list_words(self, wording: Wording) -> PhraseFinders:
         """Return the words of a wording mode; load its dictionary on first use."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +69,15 @@ class KindStore(Protocol):
 
     async def add(self, request: IdempotencyKey, definition: KindDefinition) -> RegisteredKind:
         """Store a definition. Raise KindExists."""
-        ...
 
     async def remove(self, request: IdempotencyKey, name: str) -> None:
         """Remove a definition. Raise KindNotFound."""
-        ...
 
     async def get(self, name: str) -> RegisteredKind:
         """Return the definition of this name. Raise KindNotFound."""
-        ...
 
     async def page(self, after: str, limit: int) -> Sequence[RegisteredKind]:
         """Return definitions by name, those after a name."""
-        ...
 
 
 S = TypeVar("S", bound=BaseModel)
@@ -130,7 +119,6 @@ class JudgeModel(Protocol):
 
         Raises FailedPrecondition or InvalidArgument when the model cannot be asked at all.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +139,6 @@ class ReportModel(Protocol):
         Raises FailedPrecondition when it cannot be asked at all (a missing key), which ends the run at once, and any
         other exception when this call failed, which costs one attempt.
         """
-        ...
 
 
 class RunObserver(Protocol):
@@ -159,4 +146,3 @@ class RunObserver(Protocol):
 
     def run_ended(self, kind: ReportKind, run: ReportRun) -> None:
         """Record a run that has ended."""
-        ...

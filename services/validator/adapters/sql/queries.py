@@ -216,7 +216,7 @@ def encode_definition(definition: KindDefinition) -> str:
 
 
 def decode_definition(text: str) -> KindDefinition:
-    """Return the definition of a JSON text of `definition_text`."""
+    """Return the definition of a JSON text of `encode_definition`."""
     stored = json.loads(text)
     return KindDefinition(**{**stored, "rules": tuple(_decode_rule(rule) for rule in stored["rules"])})
 
