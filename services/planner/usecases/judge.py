@@ -9,7 +9,6 @@ from pydantic import BaseModel, Field
 
 from chassis.errors import shorten
 from chassis.logging import get_logger
-from libs.prompts.language import Language
 from services.planner.domain.confidence import (
     ConfidenceCalculator,
     ConfidenceFactors,
@@ -22,11 +21,11 @@ from services.planner.domain.events import StepFinished
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.plans import SEARCHES, Action, StepStatus
 from services.planner.domain.results import ToolResult, deduplicate
-from services.planner.domain.tools import build_tool_input
+from services.planner.domain.tools import ToolInput, build_tool_input
 from services.planner.prompts.steps import build_judge_prompt
 from services.planner.prompts.texts import PROMPTS
 from services.planner.usecases.gates import LearningGate
-from services.planner.usecases.ports import CompletionModel, Embedder
+from services.planner.usecases.ports import Completion, CompletionModel, Embedder
 
 _log = get_logger(__name__)
 
@@ -43,14 +42,20 @@ class StepVerdict(BaseModel):
     complete: float = Field(ge=0, le=1, allow_inf_nan=False)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Evaluation:
-    """Results and usage of the model calls of a judgement."""
+    """Results and usage of the model call of a judgement; without a call nothing is measured."""
 
     self_evaluation: float | None = None
     coverage: float | None = None
     tokens: int = 0
     cost_micro_usd: int = 0
+
+    @property
+    def factors(self) -> dict[str, float]:
+        """Return the factors that the model measured."""
+        values = {"llm_self_confidence": self.self_evaluation, "query_coverage": self.coverage}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 class StepJudge:
@@ -88,7 +93,14 @@ class StepJudge:
         elif call.action is Action.RUN_LEGACY_AGENT:
             score = ConfidenceScore(score=clamp01(result.confidence_factors.get("confidence", 0.0)), reason="P-35")
         else:
-            factors = await self._collect_factors(state, step_id, call.action, result, evaluation, skips_model_calls)
+            tool_input = build_tool_input(state, state.plan.get_step(step_id), call.action, "")
+            texts = [hit.content for hit in (result.hits or tool_input.sources)]
+            factors = _collect_factors(state, step_id, call.action, result)
+            if not skips_model_calls:
+                evaluation = await self._evaluate(state, step_id, call.action, result, tool_input)
+                factors |= evaluation.factors
+            if len(texts) >= 2 and not skips_model_calls and self._embedder is not None:
+                factors["source_agreement"] = await self._compute_agreement(self._embedder, texts)
             score = self.calculator.calculate(ConfidenceFactors(**factors))
         verdict = self.gate.decide(score, call.action.value)
         return StepFinished(
@@ -108,40 +120,6 @@ class StepJudge:
             cost_micro_usd=evaluation.cost_micro_usd,
         )
 
-    async def _collect_factors(
-        self,
-        state: ExecutionState,
-        step_id: int,
-        action: Action,
-        result: ToolResult,
-        evaluation: _Evaluation,
-        skips_model_calls: bool,
-    ) -> dict[str, Any]:
-        """Return the factors that the executor supplies (P-46, P-71, P-72)."""
-        calls = state.calls[step_id]
-        # A remote search tool may return text; without hits there is no search to measure.
-        is_search = action in SEARCHES and result.text is None
-        factors: dict[str, Any] = {
-            "tool_execution_count": len(calls),
-            "tool_success_count": sum(c.result is not None and c.result.success for c in calls),
-            "is_search_step": is_search,
-        }
-        step = state.plan.get_step(step_id)
-        tool_input = build_tool_input(state, step, action, "")
-        texts = [hit.content for hit in (result.hits or tool_input.sources)]
-        if is_search:
-            factors |= compute_search_factors([hit.score for hit in result.hits])
-            factors["source_count"] = len(deduplicate(hit.source for hit in result.hits))
-        else:
-            factors |= _choose_dependency_factors(state, step_id) | _read_tool_factors(result)
-            factors["source_count"] = len(state.list_dependency_sources(step_id))
-            if not skips_model_calls and self._evaluator is not None and result.text and _needs_judge(action, result):
-                prompt = build_judge_prompt(tool_input, step.expected_output, result.text)
-                factors |= await self._evaluate(self._evaluator, state.language, prompt, evaluation)
-        if len(texts) >= 2 and not skips_model_calls and self._embedder is not None:
-            factors["source_agreement"] = await self._compute_agreement(self._embedder, texts)
-        return factors
-
     async def _compute_agreement(self, embedder: Embedder, texts: list[str]) -> float:
         try:
             return measure_agreement(await embedder.embed(texts[:_AGREEMENT_TEXTS]))
@@ -150,20 +128,42 @@ class StepJudge:
             return _UNKNOWN
 
     async def _evaluate(
-        self, model: CompletionModel, language: Language, prompt: str, evaluation: _Evaluation
-    ) -> dict[str, float]:
+        self, state: ExecutionState, step_id: int, action: Action, result: ToolResult, tool_input: ToolInput
+    ) -> _Evaluation:
         """Return self-evaluation and coverage of the output of a step, from one call (P-69)."""
-        verdict = None
+        if self._evaluator is None or not result.text or not _needs_judge(action, result):
+            return _Evaluation()
+        prompt = build_judge_prompt(tool_input, state.plan.get_step(step_id).expected_output, result.text)
+        # An error counts as the middle, and as supplied (P-69).
+        supported = complete = _UNKNOWN
+        usage = Completion("")
         try:
-            verdict, reply = await model.complete_structured(PROMPTS[language].step_judge, prompt, StepVerdict)
-            evaluation.tokens += reply.tokens
-            evaluation.cost_micro_usd += reply.cost_micro_usd
+            instruction = PROMPTS[state.language].step_judge
+            verdict, usage = await self._evaluator.complete_structured(instruction, prompt, StepVerdict)
+            if verdict is not None:
+                supported, complete = verdict.supported, verdict.complete
         except Exception as error:
             _log.warning("model did not judge a step; using the middle score", error=shorten(str(error)))
-        # An error counts as the middle, and as supplied (P-69).
-        evaluation.self_evaluation = _UNKNOWN if verdict is None else verdict.supported
-        evaluation.coverage = _UNKNOWN if verdict is None else verdict.complete
-        return {"llm_self_confidence": evaluation.self_evaluation, "query_coverage": evaluation.coverage}
+        return _Evaluation(supported, complete, usage.tokens, usage.cost_micro_usd)
+
+
+def _collect_factors(state: ExecutionState, step_id: int, action: Action, result: ToolResult) -> dict[str, Any]:
+    """Return the factors that the executor supplies without a model (P-46, P-71, P-72)."""
+    calls = state.calls[step_id]
+    # A remote search tool may return text; without hits there is no search to measure.
+    is_search = action in SEARCHES and result.text is None
+    factors: dict[str, Any] = {
+        "tool_execution_count": len(calls),
+        "tool_success_count": sum(c.result is not None and c.result.success for c in calls),
+        "is_search_step": is_search,
+    }
+    if is_search:
+        factors |= compute_search_factors([hit.score for hit in result.hits])
+        factors["source_count"] = len(deduplicate(hit.source for hit in result.hits))
+    else:
+        factors |= _choose_dependency_factors(state, step_id) | _read_tool_factors(result)
+        factors["source_count"] = len(state.list_dependency_sources(step_id))
+    return factors
 
 
 def _choose_dependency_factors(state: ExecutionState, step_id: int) -> dict[str, Any]:
