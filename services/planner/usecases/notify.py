@@ -10,13 +10,13 @@ from typing import Any, Protocol
 from chassis.errors import shorten
 from chassis.logging import get_logger
 from chassis.repetition import repeat
-from services.planner.domain.events import ExecutionFinished, InterventionRequested, RecordedEvent
+from services.planner.domain.events import ExecutionFinished, RecordedEvent
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.fold import replay
 from services.planner.domain.plans import utc_now
 from services.planner.domain.webhooks import ExecutionWebhook, build_state_message, changes_state
 from services.planner.usecases.ports import ExecutionStore
-from services.planner.usecases.tokens import find_open_question
+from services.planner.usecases.tokens import find_open_question, get_question
 
 _log = get_logger(__name__)
 
@@ -128,9 +128,7 @@ def _describe(error: Exception) -> str:
 
 def _build_message(state: ExecutionState, question: RecordedEvent) -> dict[str, Any]:
     """Return the message of a question. The answer token is not part of it: an answer needs access to the planner."""
-    event = question.event
-    if not isinstance(event, InterventionRequested):
-        raise ValueError(f"expected a question, got {event.kind}")
+    event = get_question(question)
     request = event.request
     data: dict[str, Any] = {
         "execution_id": state.execution_id,

@@ -11,11 +11,16 @@ from services.planner.domain.errors import AnswerRefused
 from services.planner.domain.events import InterventionRequested, RecordedEvent
 
 
+def get_question(recorded: RecordedEvent) -> InterventionRequested:
+    """Return the question of a recorded event. Raises ValueError for another event."""
+    if not isinstance(recorded.event, InterventionRequested):
+        raise ValueError(f"expected a question, got {recorded.event.kind}")
+    return recorded.event
+
+
 def create_answer_token(key: bytes, execution_id: str, question: RecordedEvent) -> str:
     """Return the token of a question: bound to execution, plan version, step, position in the log and expiry."""
-    event = question.event
-    if not isinstance(event, InterventionRequested):
-        raise ValueError(f"expected a question, got {event.kind}")
+    event = get_question(question)
     step_id = event.request.step_id
     parts = (execution_id, event.plan_version, "-" if step_id is None else step_id, question.sequence)
     message = "|".join(str(part) for part in (*parts, event.expires_at.isoformat()))
@@ -31,9 +36,7 @@ def check_answer(
     key: bytes, execution_id: str, question: RecordedEvent, token: str, plan_version: int, step_id: int | None
 ) -> None:
     """Raise AnswerRefused unless plan version, step and token of the answer are those of the open question."""
-    event = question.event
-    if not isinstance(event, InterventionRequested):
-        raise ValueError(f"expected a question, got {event.kind}")
+    event = get_question(question)
     if plan_version != event.plan_version:
         raise AnswerRefused(f"plan_version {plan_version} is not that of the open question ({event.plan_version})")
     if step_id != event.request.step_id:
