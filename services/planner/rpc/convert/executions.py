@@ -1,4 +1,4 @@
-"""Encode executions, the events of their logs, and lists of them as messages."""
+"""Encode executions and the events of their logs as messages."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from google.protobuf.message import Message
 
 from chassis.server.messages import encode, encode_enum
 from hansei.planner.v1 import planner_pb2 as pb
-from hansei.planner.v1 import planner_service_pb2 as service_pb
 from services.planner.domain import events
 from services.planner.domain.execution import ExecutionState
 from services.planner.domain.results import order_results
 from services.planner.domain.thresholds import Thresholds
-from services.planner.rpc.convert.plans import encode_budget, encode_question
-from services.planner.usecases.ports import ExecutionSummary, derive_status
+from services.planner.rpc.convert.plans import encode_budget
+from services.planner.usecases.ports import derive_status
 
 TokenOf = Callable[[events.RecordedEvent], str]
 
@@ -51,7 +50,14 @@ def _encode_content(recorded: events.RecordedEvent, state: ExecutionState, token
                 thresholds=Thresholds(*event.thresholds),
             )
         case events.InterventionRequested() as event:
-            return encode_question(event.request, state.plan, event.plan_version, event.expires_at, token_of(recorded))
+            return encode(
+                event.request,
+                pb.InterventionRequest,
+                plan=state.plan,
+                plan_version=event.plan_version,
+                expires_at=event.expires_at,
+                answer_token=token_of(recorded),
+            )
         case events.Replanned() as event:
             return encode(event.result, pb.Replanned, trigger=event.trigger)
         case events.ReplanRefused() as event:
@@ -89,8 +95,3 @@ def encode_execution(
         budget=encode_budget(state.budget),
         usage=usage,
     )
-
-
-def encode_summary(summary: ExecutionSummary) -> service_pb.ExecutionSummary:
-    """Return an execution of a list as a message."""
-    return encode(summary, service_pb.ExecutionSummary)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -12,7 +11,7 @@ from chassis.field_errors import describe_rule
 from chassis.server.messages import decode, encode
 from hansei.planner.v1 import planner_pb2 as pb
 from services.planner.domain.events import Budget
-from services.planner.domain.interventions import InterventionRequest, InterventionResponse, parse_answer
+from services.planner.domain.interventions import InterventionResponse, parse_answer
 from services.planner.domain.plans import ExecutionPlan
 
 N = TypeVar("N", int, float)
@@ -57,20 +56,6 @@ def encode_budget(budget: Budget) -> pb.Budget:
     if budget.max_answer_seconds is not None:
         message.max_answer_time.FromNanoseconds(round(budget.max_answer_seconds * 1e9))
     return message
-
-
-def encode_question(
-    request: InterventionRequest, plan: ExecutionPlan, plan_version: int, expires_at: datetime, token: str
-) -> pb.InterventionRequest:
-    """Return a question about a plan as a message, with the values that its answer must carry."""
-    return encode(
-        request,
-        pb.InterventionRequest,
-        plan=encode(plan, pb.Plan),
-        plan_version=plan_version,
-        expires_at=expires_at,
-        answer_token=token,
-    )
 
 
 def decode_response(message: pb.InterventionResponse) -> InterventionResponse:

@@ -23,7 +23,7 @@ from services.planner.domain.labels import LabelQueue
 from services.planner.domain.mermaid import draw_mermaid
 from services.planner.domain.plans import parse_prefix, prepare_plan, utc_now
 from services.planner.domain.webhooks import ExecutionWebhook
-from services.planner.rpc.convert.executions import encode_event, encode_execution, encode_summary
+from services.planner.rpc.convert.executions import encode_event, encode_execution
 from services.planner.rpc.convert.plans import decode_budget, decode_plan, decode_response
 from services.planner.usecases.executions import Executions
 from services.planner.usecases.feedback import FeedbackBook
@@ -148,21 +148,20 @@ class PlannerServicer(rpc.PlannerServiceServicer):
         """List executions, newest first."""
         size = request.page_size or _PAGE_SIZE
         cursor = decode_page_token(request, int, str)
-        after = decode_time(request, "started_after")
         status = decode_enum(pb.ExecutionStatus.DESCRIPTOR, request.status)
         execution_filter = ExecutionFilter(
-            None if status is None else ExecutionStatus(status),
-            request.query_contains,
-            after,
-            None if cursor is None else (from_microseconds(cursor[0]), cursor[1]),
-            size + 1,
-            request.prefix,
+            status=None if status is None else ExecutionStatus(status),
+            query_contains=request.query_contains,
+            started_after=decode_time(request, "started_after"),
+            before=None if cursor is None else (from_microseconds(cursor[0]), cursor[1]),
+            limit=size + 1,
+            prefix=request.prefix,
         )
         executions = await self._executions.store.list_executions(execution_filter)
         page = executions[:size]
         last = (to_microseconds(page[-1].start_time), page[-1].execution_id) if len(executions) > size else None
         return api.ListExecutionsResponse(
-            executions=[encode_summary(summary) for summary in page],
+            executions=[encode(summary, api.ExecutionSummary) for summary in page],
             next_page_token=encode_page_token(request, *last) if last else "",
         )
 
