@@ -12,7 +12,7 @@ from libs.embedding.model import Float32s
 from services.search.domain.bullet import IndexedBullet
 from services.search.domain.errors import WrongVector
 from services.search.domain.query import DEFAULT_MIN_CONFIDENCE, DEFAULT_TOP_K, Results, ScoredItem, SearchQuery
-from services.search.rpc.servicer.pages import encode_cursor
+from services.search.rpc.convert.pages import encode_cursor
 from services.search.usecases.fit_budget import count_fitting
 from services.search.usecases.pinned_rankings import Page
 from services.search.usecases.rank_entries import QueryVector, RankingRequest, RankingResponse

@@ -12,7 +12,7 @@ from hansei.search.v1 import collection_service_pb2 as pb
 from libs.storage.page_tokens import decode_page_token, encode_page_token
 from services.search.domain.collection_errors import LoadWithoutHead
 from services.search.rpc.convert import collections as convert
-from services.search.rpc.servicer.pages import DEFAULT_PAGE, decode_cursor, encode_cursor
+from services.search.rpc.convert.pages import DEFAULT_PAGE, decode_cursor, encode_cursor
 from services.search.usecases.load_documents import LoadDocuments, LoadItem, RejectedDocument
 from services.search.usecases.manage_collections import ManageCollections
 from services.search.usecases.ports import CollectionStore

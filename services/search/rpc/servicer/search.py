@@ -12,7 +12,7 @@ from hansei.search.v1 import search_service_pb2_grpc
 from libs.embedding.embedder import TextEmbedder
 from services.search.domain.bullet import IndexedBullet
 from services.search.rpc.convert import search as convert
-from services.search.rpc.servicer.pages import decode_cursor
+from services.search.rpc.convert.pages import decode_cursor
 from services.search.usecases.playbook_indexes import PlaybookIndexes
 from services.search.usecases.rank_bullets import RankBullets
 from services.search.usecases.search_playbook import SearchPlaybook

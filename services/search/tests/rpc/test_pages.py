@@ -6,7 +6,7 @@ import pytest
 
 from hansei.search.v1 import search_pb2, search_service_pb2
 from libs.storage.page_tokens import PageTokenInvalid, encode_page_token
-from services.search.rpc.servicer.pages import decode_cursor, encode_cursor
+from services.search.rpc.convert.pages import decode_cursor, encode_cursor
 from services.search.usecases.pinned_rankings import PageCursor
 
 CURSOR = PageCursor("ranking", 7, "model", 3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from google.protobuf.message import Message
 
-from libs.storage.page_tokens import PageTokenInvalid, decode_page_token, encode_page_token
+from libs.storage.page_tokens import decode_page_token, encode_page_token
 from services.search.usecases.pinned_rankings import PageCursor
 
 DEFAULT_PAGE = 100
@@ -24,9 +24,4 @@ def encode_cursor(request: Message, cursor: PageCursor | None) -> str:
 def decode_cursor(request: Message) -> PageCursor | None:
     """Return the start of the page that a request asks for; None for the first. Raises PageTokenInvalid."""
     values = decode_page_token(request, str, int, str, int, ignored=_CHANGEABLE)
-    if values is None:
-        return None
-    cursor = PageCursor(*values)
-    if cursor.offset < 0:
-        raise PageTokenInvalid
-    return cursor
+    return None if values is None else PageCursor(*values)
