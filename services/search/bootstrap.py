@@ -58,7 +58,7 @@ from services.search.settings import SearchSettings
 from services.search.usecases.chunk_documents import ChunkDocuments
 from services.search.usecases.chunk_index import ChunkIndex
 from services.search.usecases.collection_indexes import CollectionIndexes
-from services.search.usecases.drop_deleted import DropDeletedPlaybooks
+from services.search.usecases.drop_deleted import drop_deleted_playbooks
 from services.search.usecases.embedders import Embedders
 from services.search.usecases.evaluate import NAMED_VARIANTS, Quality, RankingVariant, evaluate, read_retrieval_set
 from services.search.usecases.former_generations import FormerGenerations
@@ -248,7 +248,7 @@ def _build_playbooks(ranking: _Ranking, peers: chassis.Peers, embedding_pool: Cp
         await indexes.close()
 
     feed = CuratorFeed(peers.get_channel("curator"), model.model_id)
-    drop_deleted = DropDeletedPlaybooks(feed, snapshots, scoring_pool)
+    drop_deleted = partial(drop_deleted_playbooks, feed, snapshots, scoring_pool)
     seconds = settings.search_snapshot_seconds
     return _Part(
         chassis.Registration(search_service_pb2_grpc.add_SearchServiceServicer_to_server, servicer),

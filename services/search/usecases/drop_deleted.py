@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from chassis.logging import get_logger
 from chassis.server.cpu import CpuPool
 from services.search.domain.bullet import IndexedBullet
 from services.search.domain.snapshot import Snapshots
-
-log = get_logger(__name__)
 
 
 class DeletionSource(Protocol):
@@ -20,20 +17,7 @@ class DeletionSource(Protocol):
         """Return the revisions of the deletions of playbooks, by dataset. Raises `HanseiError`."""
 
 
-class DropDeletedPlaybooks:
-    """Compares the snapshots with the deletions of playbooks."""
-
-    def __init__(
-        self,
-        source: DeletionSource,
-        snapshots: Snapshots[IndexedBullet],
-        pool: CpuPool,
-    ) -> None:
-        self._source = source
-        self._snapshots = snapshots
-        self._pool = pool
-
-    async def __call__(self) -> None:
-        """Delete the snapshots of the playbooks that are deleted now. Raises `HanseiError`."""
-        for dataset, revision in (await self._source.list_deletions()).items():
-            await self._pool.run(self._snapshots.delete_before, dataset, revision)
+async def drop_deleted_playbooks(source: DeletionSource, snapshots: Snapshots[IndexedBullet], pool: CpuPool) -> None:
+    """Delete the snapshots of the playbooks that are deleted now. Raises `HanseiError`."""
+    for dataset, revision in (await source.list_deletions()).items():
+        await pool.run(snapshots.delete_before, dataset, revision)
