@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hansei.evidence.v1.archive_service_pb2 import GetTrajectoryResponse
     from hansei.evidence.v1.guard_service_pb2 import GuardTrajectory
     from hansei.reflector.v1.trajectory_pb2 import Trajectory
+    from services.reflector.domain.trajectory import Step
 
 
 def load_settings_classes() -> dict[str, type[chassis.ServiceSettings]]:
@@ -171,11 +172,15 @@ def find_failed_calls(trajectory: Trajectory) -> list[dict[str, Any]]:
     Each has the last user message before it, the operation, its arguments, the error signature, and its remedies: the
     values and calls that succeeded afterwards.
     """
-    from libs.trajectories.actions import extract_actions
-    from services.reflector.domain.repairs import find_repairs
     from services.reflector.rpc.convert import parse_trajectory
 
-    steps = parse_trajectory(trajectory, "trajectory").transcript
+    return find_failed_calls_of_steps(parse_trajectory(trajectory, "trajectory").transcript)
+
+
+def find_failed_calls_of_steps(steps: Sequence[Step]) -> list[dict[str, Any]]:
+    """Return the failed calls of these steps, as `find_failed_calls` does."""
+    from libs.trajectories.actions import extract_actions
+    from services.reflector.domain.repairs import find_repairs
 
     def find_last_user_message(call_step: int) -> str:
         earlier = reversed(steps[:call_step])

@@ -63,9 +63,11 @@ async def test_a_request_id_of_feedback_is_that_of_a_tenant(tmp_path: Path) -> N
         for prefix, correct in (("acme--", True), ("other--", False)):
             request = service_pb.ExecutePlanRequest(plan=plan_message, prefix=prefix)
             execution_id = (await events(stub.ExecutePlan(request)))[0].execution_id
-            feedback = {"execution_id": execution_id, "step_id": 1, "correct": correct, "request_id": UUID}
+            feedback = service_pb.SubmitFeedbackRequest(
+                execution_id=execution_id, step_id=1, correct=correct, request_id=UUID
+            )
             for _ in range(2):  # the second one is a repetition
-                response = await stub.SubmitFeedback(service_pb.SubmitFeedbackRequest(**feedback))
+                response = await stub.SubmitFeedback(feedback)
         assert response.records == 2
 
 
