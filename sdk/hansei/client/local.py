@@ -68,7 +68,7 @@ def set_environment(variables: Mapping[str, str]) -> Iterator[Callable[[], None]
     os.environ.update(variables)
 
     def restore() -> None:
-        while before:  # once: the program may have set the variables anew since
+        while before:  # once: the program may have set the variables since
             name, value = before.popitem()
             if value is None:
                 os.environ.pop(name, None)
