@@ -24,39 +24,6 @@ if TYPE_CHECKING:
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 
 
-class _Observation:
-    """The observation of a call in a program without tracing: it records nothing."""
-
-    def build_metadata(self) -> tuple[tuple[str, str], ...]:
-        """Return the metadata that makes the span of the server a child of the caller's."""
-        return ()
-
-    def describe(self, request: object, response: object) -> None:
-        """Add what the call did with the memory of an agent."""
-
-    def end(self, code: str, seconds: float) -> None:
-        """Record the status and the duration of the call."""
-
-
-class _RecordedObservation(_Observation):
-    """The span and the metrics of a call."""
-
-    def __init__(self, telemetry: MethodTelemetry) -> None:
-        self._telemetry = telemetry
-        self._span: Span = telemetry.begin()
-
-    def build_metadata(self) -> tuple[tuple[str, str], ...]:
-        from chassis.telemetry import build_metadata
-
-        return build_metadata(self._span)
-
-    def describe(self, request: object, response: object) -> None:
-        self._telemetry.describe(self._span, request, response)
-
-    def end(self, code: str, seconds: float) -> None:
-        self._telemetry.end(self._span, code, seconds)
-
-
 class BlockingChannel(grpc.Channel):
     """A channel whose calls have a deadline and raise the errors of `chassis.errors`. It is thread-safe."""
 
@@ -96,17 +63,18 @@ class BlockingChannel(grpc.Channel):
 
     def _wrap_single(self, path: str, send: Any) -> Any:
         def send_observed(request: Any) -> Any:
-            with self._observe(path) as observation:
-                response = send(request, **self._build_call_options(path, observation))
-                observation.describe(request, response)
+            with self._observe(path) as span:
+                response = send(request, **self._build_call_options(path, span))
+                if span is not None:
+                    self._telemetry[path].describe(span, request, response)
                 return response
 
         return send_observed
 
     def _wrap_stream(self, path: str, send: Any) -> Any:
         def iterate_responses(request: Any) -> Iterator[Any]:
-            with self._observe(path) as observation:
-                call = send(request, **self._build_call_options(path, observation))
+            with self._observe(path) as span:
+                call = send(request, **self._build_call_options(path, span))
                 try:
                     yield from call
                 finally:
@@ -115,11 +83,13 @@ class BlockingChannel(grpc.Channel):
         return iterate_responses
 
     @contextmanager
-    def _observe(self, path: str) -> Iterator[_Observation]:
-        """Record the span and the metrics of a call, and raise the error that the server sent."""
-        observation, start, code = self._begin(path), time.monotonic(), "OK"
+    def _observe(self, path: str) -> Iterator[Span | None]:
+        """Record the span and the metrics of a call, unless it is None, and raise the error that the server sent."""
+        telemetry = self._find_telemetry(path)
+        span = None if telemetry is None else telemetry.begin()
+        start, code = time.monotonic(), "OK"
         try:
-            yield observation
+            yield span
         except grpc.RpcError as failure:
             from chassis import status
 
@@ -134,26 +104,26 @@ class BlockingChannel(grpc.Channel):
             code = "UNKNOWN"
             raise
         finally:
-            observation.end(code, time.monotonic() - start)
+            if telemetry is not None and span is not None:
+                telemetry.end(span, code, time.monotonic() - start)
 
-    def _begin(self, path: str) -> _Observation:
-        """Begin the observation of a call, by the tracing of the program.
+    def _find_telemetry(self, path: str) -> MethodTelemetry | None:
+        """Return the telemetry of a method; None for a program that has not imported OpenTelemetry.
 
-        A program that has not imported OpenTelemetry can have no tracing, and its calls start faster without it.
+        Such a program can have no tracing, and its calls start faster without it.
         """
         if "opentelemetry" not in sys.modules:
-            return _Observation()
+            return None
         from opentelemetry.trace import SpanKind
 
         from chassis.telemetry import MethodTelemetry
 
-        telemetry = self._telemetry.get(path)
-        if telemetry is None:
-            telemetry = self._telemetry[path] = MethodTelemetry(path, SpanKind.CLIENT)
-        return _RecordedObservation(telemetry)
+        if path not in self._telemetry:
+            self._telemetry[path] = MethodTelemetry(path, SpanKind.CLIENT)
+        return self._telemetry[path]
 
-    def _build_call_options(self, path: str, observation: _Observation) -> dict[str, Any]:
-        metadata = ((CORRELATION_ID_KEY, get_correlation_id()), *observation.build_metadata(), *self._metadata)
+    def _build_call_options(self, path: str, span: Span | None) -> dict[str, Any]:
+        metadata = ((CORRELATION_ID_KEY, get_correlation_id()), *_build_trace_metadata(span), *self._metadata)
         policy = self._policies[path]
         # Within `deadlines.time_limit` a method that works with a model may take longer than by default.
         is_limited = policy.longest_seconds is not None and deadlines.get_remaining() is not None
@@ -177,3 +147,12 @@ class BlockingChannel(grpc.Channel):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _build_trace_metadata(span: Span | None) -> tuple[tuple[str, str], ...]:
+    """Return the metadata that makes the span of the server a child of the caller's."""
+    if span is None:
+        return ()
+    from chassis.telemetry import build_metadata
+
+    return build_metadata(span)
