@@ -11,9 +11,10 @@ import pytest
 from google.protobuf.descriptor import MethodDescriptor
 
 from chassis.policy import load_policies
-from hansei.client.calls import ServiceClient, collect_declared_methods
+from hansei.client.calls import ServiceClient
 from hansei.client.client import AsyncClient, Client
 from hansei.client.services import PACKAGES, AllServices
+from tests.support.client_methods import collect_declared_methods
 
 ROOT = Path(__file__).parents[2]
 

@@ -21,7 +21,8 @@ from mcp import Client as McpClient
 from mcp import StdioServerParameters
 
 from hansei.client import Client
-from hansei.client.calls import ServiceClient, collect_declared_methods
+from hansei.client.calls import ServiceClient
+from tests.support.client_methods import collect_declared_methods
 from tests.support.systems import ROOT, START_SECONDS, STOP_SECONDS, free_port
 
 pytestmark = pytest.mark.long

@@ -114,11 +114,6 @@ def bind_two_streams(
     return RpcMethod("stream_stream", request, response)
 
 
-def collect_declared_methods(service: type[ServiceClient[Any]]) -> dict[str, RpcMethod[Any, Any]]:
-    """Return the methods that a service declares, by name."""
-    return {name: value for name, value in vars(service).items() if isinstance(value, RpcMethod)}
-
-
 def _build_field_sender(send: Callable[[Any], Any], request: type[Message]) -> Callable[..., Any]:
     def send_fields(**fields: Any) -> Any:
         try:

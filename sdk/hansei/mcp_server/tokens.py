@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import AccessToken, TokenVerifier
 from mcp.server.auth.settings import AuthSettings
@@ -17,9 +15,8 @@ from hansei.gateway.v1.access_service_pb2 import AccessScope
 class GatewayTokens(TokenVerifier):
     """Verifies tokens at the gateway, and has the client of each."""
 
-    def __init__(self, connect: Callable[[str], AsyncClient]) -> None:
-        """`connect` returns a client with a credential."""
-        self._callers = CallerClients(connect)
+    def __init__(self, callers: CallerClients) -> None:
+        self._callers = callers
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """Return the principal of a token; None if the gateway does not accept it. Raises HanseiError."""
@@ -40,10 +37,6 @@ class GatewayTokens(TokenVerifier):
         if access is None:
             raise RuntimeError("no request with a verified token is in progress")
         return self._callers.get_client(access.token)
-
-    async def require_credentials(self) -> None:
-        """Raise BadSetting if the gateway needs no credentials: it would accept any token."""
-        await self._callers.require_credentials("--issuer")
 
 
 def build_auth_settings(issuer: str, url: str) -> AuthSettings:

@@ -18,6 +18,7 @@ from hansei.client.listeners import (
     split_address,
 )
 
+TOKEN_OPTION = "--issuer"  # noqa: S105  the name of an option
 MAX_BODY_BYTES = 15 * 1024 * 1024
 """The size of a request: that of the largest trajectory in the contract."""
 
@@ -43,7 +44,7 @@ async def serve_http(
     host, port = split_address(address)
     if public_url:
         allowed_hosts = [*allowed_hosts, read_host(public_url)]
-    require_protection(host, public_url, allowed_hosts, authenticates=authenticates, token_option="--issuer")  # noqa: S106  the name of an option
+    require_protection(host, public_url, allowed_hosts, authenticates=authenticates, token_option=TOKEN_OPTION)
     with listen(host, port) as listener:
         url = f"http://{format_address(host, listener)}/mcp"
         app = _create_app(create(public_url or url), host, allowed_hosts)

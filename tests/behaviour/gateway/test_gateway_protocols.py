@@ -30,11 +30,12 @@ from opentelemetry.trace import Status, StatusCode, Tracer
 from chassis import telemetry
 from chassis.errors import NotFound
 from hansei.client import AsyncClient, Client
+from hansei.client.callers import CallerClients
 from hansei.evidence.v1.evidence_pb2 import TrialPolicy
 from hansei.gateway.v1.bulk_pb2 import JOB_STATE_COMPLETED, Job
 from hansei.mcp_server.server import create_server
 from hansei.mcp_server.tokens import GatewayTokens, build_auth_settings
-from hansei.mcp_server.transports import serve_http
+from hansei.mcp_server.transports import TOKEN_OPTION, serve_http
 from tests.support.tenants import Gate, two_tenants
 
 QUERY = "Book a table for two at eight."
@@ -256,8 +257,9 @@ def test_callers_need_a_key_with_the_scope_and_datasets_of_their_own(gate: Gate)
 async def mcp_server(gate: Gate) -> AsyncIterator[str]:
     """Serve MCP over HTTP with bearer tokens; yield its URL."""
     url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    tokens = GatewayTokens(lambda token: AsyncClient(gate.address, token=token))
-    await tokens.require_credentials()
+    callers = CallerClients(lambda token: AsyncClient(gate.address, token=token))
+    await callers.require_credentials(TOKEN_OPTION)
+    tokens = GatewayTokens(callers)
     async with AsyncClient(gate.address, token="") as client:
         serving = asyncio.create_task(
             serve_http(

@@ -9,7 +9,7 @@ from typing import Any
 
 from chassis.errors import Unavailable
 from chassis.secrets import remove_secrets
-from chassis.settings import BadSetting, ServiceSettings, list_settings, read_settings
+from chassis.settings import DATA_FOLDER, BadSetting, ServiceSettings, list_settings, read_settings
 from hansei.client.cli.embedded_stack import build_stack_variables
 from hansei.client.cli.service_checks import CORRECT_VARIABLE, CheckResult
 from hansei.client.local import set_environment
@@ -88,7 +88,7 @@ def _check_storage(name: str, settings: ServiceSettings) -> Iterator[CheckResult
     """Check that local data can be written, and that database servers accept a connection."""
     for row in list_settings(type(settings)):
         check, value, variable = f"{name}: {row.name}", str(getattr(settings, row.name)), row.variables[-1]
-        if row.default.startswith("data/") and "://" not in value:
+        if row.default.startswith(DATA_FOLDER) and "://" not in value:
             is_writable = _is_writable(Path(value).absolute())
             remedy = "" if is_writable else f"set {variable} to a writable path"
             yield CheckResult(check, f"{Path(value).absolute()} is {'' if is_writable else 'not '}writable", remedy)

@@ -79,17 +79,19 @@ async def _serve_stdio(dataset: str, addr: str | None, local: bool) -> None:
 async def _serve_http(
     dataset: str, address: str, allowed_hosts: list[str], issuer: str, url: str, addr: str | None, local: bool
 ) -> None:
+    from hansei.client.callers import CallerClients
     from hansei.client.cli.embedded_stack import embedded_async_client
     from hansei.client.cli.output import say
     from hansei.client.client import AsyncClient
     from hansei.mcp_server.server import create_server
     from hansei.mcp_server.tokens import GatewayTokens, build_auth_settings
-    from hansei.mcp_server.transports import serve_http
+    from hansei.mcp_server.transports import TOKEN_OPTION, serve_http
 
     async with embedded_async_client() if local else AsyncClient(addr) as client:
-        tokens = GatewayTokens(lambda token: AsyncClient(client.address, token=token)) if issuer else None
-        if tokens is not None:
-            await tokens.require_credentials()
+        callers = CallerClients(lambda token: AsyncClient(client.address, token=token)) if issuer else None
+        if callers is not None:
+            await callers.require_credentials(TOKEN_OPTION)
+        tokens = None if callers is None else GatewayTokens(callers)
         await serve_http(
             lambda url: create_server(client, dataset, tokens, build_auth_settings(issuer, url) if issuer else None),
             address,

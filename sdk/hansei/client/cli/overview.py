@@ -9,15 +9,13 @@ import typer
 
 from hansei.client.cli.command import command
 from hansei.client.cli.groups import CommandGroup
-from hansei.client.cli.options import Exit, fail
+from hansei.client.cli.options import CONNECT_SECONDS, Exit, fail
 from hansei.client.hooks.agents import DEFAULT_URL, URL_VARIABLE
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
 
 commands = CommandGroup()
-
-CONNECT_SECONDS = 2.0
 
 
 @command(commands, "status.render_status", reads=True)

@@ -10,7 +10,7 @@ import typer
 
 from hansei.client.cli.groups import CommandGroup
 from hansei.client.cli.options import AsJson, DataDirectory
-from hansei.client.data_directory import DATA_DIRECTORY_VARIABLE, find_data_directory
+from hansei.client.data_directory import find_data_directory
 
 commands = CommandGroup()
 
@@ -36,12 +36,13 @@ def run_services(
     where HTTP and the console are served, 127.0.0.1:8080 unless it is set. Without LLM_PROVIDER, OPENAI_API_KEY and
     OPENAI_BASE_URL the services run offline: by rules, without a model and without a key.
     """
-    from hansei.client.cli.embedded_stack import OFFLINE, choose_llm_provider
+    from hansei.client.cli.embedded_stack import OFFLINE, build_stack_variables
     from hansei.client.cli.output import say
     from hansei.client.server import load_server
 
     server = load_server()
-    provider = choose_llm_provider()
+    variables = build_stack_variables()
+    provider = variables["HANSEI_LLM_PROVIDER"]
 
     def announce(running_address: str, http_url: str, embedder: str) -> None:
         say(f"hansei is up at {running_address}")
@@ -55,7 +56,7 @@ def run_services(
         say(f"  try         {list_first_commands(running_address)}")
         say("  ctrl-c      finish the calls in progress and stop")
 
-    os.environ |= {"HANSEI_LLM_PROVIDER": provider, DATA_DIRECTORY_VARIABLE: str(find_data_directory())}
+    os.environ |= variables
     os.environ.setdefault("HANSEI_LOG_FORMAT", "console")
     os.environ.setdefault("HANSEI_LOG_LEVEL", "WARNING")
     server.run_stack(address, announce)
