@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -68,6 +69,7 @@ for root in sys.argv[1:]:
                 importlib.import_module(module.name)
             except ImportError as error:
                 failed[module.name] = error.name
+import inspect
 import json
 print(json.dumps(failed))
 """
@@ -310,10 +312,10 @@ def run_pyright(client: Environment, *files: Path) -> Any:
 def list_client_methods() -> list[str]:
     """Return the methods of a client with a result: its own, and those of its services."""
     with Client("127.0.0.1:1") as client:
-        services = {name: service for name, service in vars(client).items() if isinstance(service, ServiceClient)}
+        services = inspect.getmembers(client, lambda value: isinstance(value, ServiceClient))
     own = ["learn", "search", "ask", "remember", "forget", "edit", "import_playbook", "export_playbook"]
     return own + [
-        f"{name}.{method}" for name, service in services.items() for method in collect_declared_methods(type(service))
+        f"{name}.{method}" for name, service in services for method in collect_declared_methods(type(service))
     ]
 
 
