@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from libs.guards.exact_tests import Stratum, compute_exact_p_values
 from libs.guards.grammar import may_write, quote
@@ -68,6 +69,7 @@ def _list_features(trajectory: GuardTrajectory) -> Iterator[Feature]:
         for name, value in call.request.args.items():
             if isinstance(value, str | int | float | bool):
                 yield "value", tool, name, quote(value)
-            if not session.has_seen(value):
-                yield "unseen", tool, name
+            with suppress(OverflowError):  # of a number that is too large to be searched
+                if not session.has_seen(value):
+                    yield "unseen", tool, name
         earlier.append(tool)

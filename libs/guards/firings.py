@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from chassis.targets.syntax import MAX_SOURCE_CHARS
 from chassis.targets.target import Target
 from libs.guards.grammar import (
     UNCONFIRMED,
@@ -19,7 +20,7 @@ from libs.guards.grammar import (
     propose_flags,
     propose_generic,
 )
-from libs.guards.guard_trajectory import GuardTrajectory, Replay, TrajectoryCall, matches
+from libs.guards.guard_trajectory import GuardTrajectory, Replay, TrajectoryCall, compile_target, matches
 
 NEVER = np.iinfo(np.int32).max
 
@@ -57,32 +58,39 @@ def find_firings(target: Target, trajectory: GuardTrajectory) -> list[tuple[int,
 
 
 def build_firing_table(trajectories: Sequence[GuardTrajectory]) -> FiringTable:
-    """Return a table of the calls at which each predicate of the grammar fires first."""
+    """Return a table of the calls at which each predicate of the grammar fires first.
+
+    Predicates that no guard can have, because they are too long or have too large a number, are left out.
+    """
     tools: dict[str, set[str]] = defaultdict(set)
     for trajectory in trajectories:
         tools[trajectory.domain].update(call.request.tool for call in trajectory.calls)
     writers = [tool for domain in tools.values() for tool in domain if may_write(tool)]
-    conditions: dict[str, dict[Condition, Target]] = defaultdict(dict)
-    modifiers: dict[str, set[str]] = defaultdict(set)
+    conditions: dict[str, dict[Condition, Target | None]] = defaultdict(dict)
+    modifiers: dict[str, dict[str, Target | None]] = defaultdict(dict)
     for trajectory in trajectories:
         replay = Replay(trajectory)
         for call in replay:
             tool = call.request.tool
-            modifiers[tool].update(propose_flags(call.request))
+            for flag in propose_flags(call.request):
+                if flag not in modifiers[tool]:
+                    modifiers[tool][flag] = compile_target(flag)
             for condition in propose(call.request, replay.session, tools[trajectory.domain]):
                 if condition not in conditions[tool]:
-                    conditions[tool][condition] = Target(condition.expression)
+                    conditions[tool][condition] = compile_target(condition.expression)
     generic = {condition: Target(condition.expression) for condition in propose_generic()}
     rows = [_find_first_steps(Replay(trajectory), conditions, generic, modifiers) for trajectory in trajectories]
-    keys = sorted({key for row in rows for key in row}, key=lambda key: (key[0].tool, key[0].expression, key[1]))
+    found = sorted({key for row in rows for key in row}, key=lambda key: (key[0].tool, key[0].expression, key[1]))
+    sources = {key: build_target(key[0].tool, writers, (key[0].expression, *key[1])) for key in found}
+    keys = [key for key in found if len(sources[key]) <= MAX_SOURCE_CHARS]
     index = {key: position for position, key in enumerate(keys)}
     first = np.full((len(trajectories), len(keys)), NEVER, dtype=np.int32)
     for number, row in enumerate(rows):
-        for key, step in row.items():
-            first[number, index[key]] = step
+        for key in row.keys() & index.keys():
+            first[number, index[key]] = row[key]
     predicates = tuple(
         Predicate(
-            build_target(condition.tool, writers, (condition.expression, *modifier)),
+            sources[condition, modifier],
             " and ".join((condition.kind, *(_describe_modifier(part) for part in modifier))),
             condition.tool,
             1 + len(modifier),
@@ -97,23 +105,22 @@ _Key = tuple[Condition, tuple[str, ...]]
 
 def _find_first_steps(
     replay: Replay,
-    conditions: dict[str, dict[Condition, Target]],
+    conditions: dict[str, dict[Condition, Target | None]],
     generic: dict[Condition, Target],
-    modifiers: dict[str, set[str]],
+    modifiers: dict[str, dict[str, Target | None]],
 ) -> dict[_Key, int]:
     """Return the step of the first call of a trajectory that each condition with each modifier matches."""
     first: dict[_Key, int] = {}
-    targets = {source: Target(source) for sources in modifiers.values() for source in sources}
     for call in replay:
         tool = call.request.tool
-        flags = [source for source in sorted(modifiers[tool]) if matches(targets[source], call, replay)]
+        flags = [flag for flag, target in sorted(modifiers[tool].items()) if target and matches(target, call, replay)]
         unconfirmed = [] if replay.session.is_confirmed else [UNCONFIRMED]
         combined = [(), *((flag,) for flag in flags)]
         combined += [(*modifier, *unconfirmed) for modifier in combined] if unconfirmed else []
         for condition, target in (*conditions[tool].items(), *generic.items()):
             if condition.tool == "*" and not may_write(tool):
                 continue
-            if matches(target, call, replay):
+            if target is not None and matches(target, call, replay):
                 for modifier in combined:
                     if condition.expression not in modifier:
                         first.setdefault((condition, modifier), call.step)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from chassis.targets.errors import EvaluationFailed
+from chassis.targets.errors import EvaluationFailed, InvalidTarget
 from chassis.targets.session import SessionHistory, ToolCallRequest
 from chassis.targets.target import Target
 
@@ -71,6 +71,14 @@ class Replay:
                 self.session.add_call(event.request, event.result, is_success=not event.error)
             elif event.role != "assistant":
                 self.session.add_message(event.text, is_user=event.role == "user")
+
+
+def compile_target(source: str) -> Target | None:
+    """Return the target of a source; None if no guard can have it: it is too long, or has too large a number."""
+    try:
+        return Target(source)
+    except InvalidTarget:
+        return None
 
 
 def matches(target: Target, call: TrajectoryCall, replay: Replay) -> bool:

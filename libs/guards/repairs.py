@@ -19,11 +19,10 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from chassis.targets.errors import InvalidTarget
 from chassis.targets.session import SessionHistory, ToolCallRequest
 from chassis.targets.target import Target
 from libs.guards.grammar import MAX_VALUE_CHARS, quote
-from libs.guards.guard_trajectory import GuardTrajectory, Replay, TrajectoryCall, matches
+from libs.guards.guard_trajectory import GuardTrajectory, Replay, TrajectoryCall, compile_target, matches
 from libs.trajectories.operations import name_operation
 
 MAX_DISTANCE = 30
@@ -115,7 +114,7 @@ def select_repairs(
     recorded = list(trajectories)
     found = [repair for trajectory in recorded for repair in find_repairs(trajectory)]
     tested = {
-        source: _compile(source, repair.argument)
+        source: _TestedTarget(compiled, repair.argument) if (compiled := compile_target(source)) else None
         for repair, sources in _find_needed_sources(found, steps)
         for source in sources
     }
@@ -150,14 +149,6 @@ def _find_needed_sources(
         shared = [position for position, source in enumerate(repair.sources) if source in needed]
         if shared:
             yield repair, repair.sources[: shared[-1] + 1]
-
-
-def _compile(source: str, argument: str) -> _TestedTarget | None:
-    """Return the target of a source; None if no guard can have it."""
-    try:
-        return _TestedTarget(Target(source), argument)
-    except InvalidTarget:
-        return None
 
 
 def _test_targets(tested: Iterable[_TestedTarget], trajectories: Iterable[GuardTrajectory]) -> None:

@@ -6,12 +6,14 @@ import json
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from chassis.targets.session import SessionHistory
 from chassis.targets.target import Target
 from libs.guards.association import compute_p_values
 from libs.guards.backtest import backtest
+from libs.guards.candidates import mine_candidates
 from libs.guards.evaluation import evaluate_guards
 from libs.guards.firings import NEVER, FiringTable, Predicate, build_firing_table
 from libs.guards.grammar import quote
@@ -152,3 +154,19 @@ def test_of_equal_guards_the_one_with_more_conditions_is_first() -> None:
     for parts in ((1, 3), (3, 1)):
         guards = mine_guards(trajectories, _build_table(fires, parts), range(120)).guards
         assert guards[0].column == parts.index(3)
+
+
+@pytest.mark.parametrize("value", [2**70, 10**400, float("inf")])
+def test_numbers_that_no_target_can_have_are_left_out(value: float) -> None:
+    trajectories = [
+        build_trajectory(f"r{number}", call(1, "refund", amount=value), is_success=number > 3) for number in range(8)
+    ]
+    sources = [predicate.source for predicate in build_firing_table(trajectories).predicates]
+    assert "call.tool == 'refund'" in sources
+    assert evaluate_guards(trajectories)["guards"] == mine_candidates(trajectories)["guards"] == []
+
+
+def test_predicates_that_are_too_long_for_a_target_are_left_out() -> None:
+    calls = [call(number, f"change_the_item_of_number_{number:03}", n=number) for number in range(100)]
+    for predicate in build_firing_table([build_trajectory("r", *calls)]).predicates:
+        Target(predicate.source)
