@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from services.evidence.domain.effects import Value
+from services.evidence.domain.effects import Value, compute_score
 
 SHIFT = 0.2
 """The loss of success that the detector is made for."""
@@ -33,11 +33,7 @@ def watch(statistics: DriftStatistics, served: Value, probability: Value, outcom
     low, high = _RATE_BOUNDS
     rate_served = np.clip(statistics.rate - SHIFT * (1.0 - probability), low, high)
     rate_withheld = np.clip(statistics.rate + SHIFT * probability, low, high)
-    likelihood_served = rate_served * outcome + (1.0 - rate_served) * (1.0 - outcome)
-    likelihood_withheld = rate_withheld * outcome + (1.0 - rate_withheld) * (1.0 - outcome)
-    observed = served * likelihood_served + (1.0 - served) * likelihood_withheld
-    expected = probability * likelihood_served + (1.0 - probability) * likelihood_withheld
     return DriftStatistics(
         statistics.rate + MEMORY * (outcome - statistics.rate),
-        np.maximum(statistics.alarm, 0.0) + np.log(observed / expected),
+        np.maximum(statistics.alarm, 0.0) + compute_score(rate_served, rate_withheld, served, probability, outcome),
     )

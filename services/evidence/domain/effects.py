@@ -51,17 +51,22 @@ def update(statistics: EffectStatistics, served: Value, probability: Value, outc
     serving changes nothing, for any q that earlier sessions determine.
     """
     rate_served, rate_withheld, _ = estimate_rates(statistics)
-    likelihood_served = _likelihood(rate_served, outcome)
-    likelihood_withheld = _likelihood(rate_withheld, outcome)
-    observed = served * likelihood_served + (1.0 - served) * likelihood_withheld
-    expected = probability * likelihood_served + (1.0 - probability) * likelihood_withheld
     return EffectStatistics(
         statistics.served + served,
         statistics.served_total + served * outcome,
         statistics.withheld + (1.0 - served),
         statistics.withheld_total + (1.0 - served) * outcome,
-        statistics.evidence + np.log(observed / expected),
+        statistics.evidence + compute_score(rate_served, rate_withheld, served, probability, outcome),
     )
+
+
+def compute_score(rate_served: Value, rate_withheld: Value, served: Value, probability: Value, outcome: Value) -> Value:
+    """Return the logarithm of the likelihood of an outcome in its arm, relative to its expectation over the coin."""
+    likelihood_served = _likelihood(rate_served, outcome)
+    likelihood_withheld = _likelihood(rate_withheld, outcome)
+    observed = served * likelihood_served + (1.0 - served) * likelihood_withheld
+    expected = probability * likelihood_served + (1.0 - probability) * likelihood_withheld
+    return np.log(observed / expected)
 
 
 def estimate_effect(statistics: EffectStatistics) -> Value:

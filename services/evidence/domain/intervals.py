@@ -49,8 +49,7 @@ def compute_interval(statistics: EffectStatistics, probability: float, error: fl
 
 def is_within(statistics: EffectStatistics, probability: float, margin: float, error: float) -> bool:
     """Return whether the interval of one effect lies between minus and plus the margin."""
-    served, served_total, withheld, withheld_total, _ = statistics
-    counts = np.array([served_total, served - served_total, withheld_total, withheld - withheld_total])
+    counts = _count_outcomes(statistics)
     limit = np.log(2.0 / error)
     for sign in (1.0, -1.0):
         gains = _compute_edge_gains(probability, sign, -margin)
