@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from chassis.logging import get_logger
@@ -200,9 +200,7 @@ class Archive:
         object_key = f"{new.key.dataset}/{new.key.content_hash}-{uuid.uuid4().hex[:12]}.zst"
         await self.store.add_object(object_key)
         await self._objects.put(object_key, body)
-        return NewTrajectory(
-            new.key, new.summary, new.created_at, new.learned_at, new.size, body=None, object_key=object_key
-        )
+        return replace(new, body=None, object_key=object_key)
 
     async def _delete_objects(self) -> None:
         if self._objects is None:

@@ -47,7 +47,6 @@ class GuardSource(Protocol):
 
     async def find(self, dataset: str) -> DatasetGuards:
         """Return the guards. Raises HanseiError while they cannot be read."""
-        ...
 
 
 class GuardStore(Protocol):
@@ -56,49 +55,39 @@ class GuardStore(Protocol):
     @property
     def is_exclusive(self) -> bool:
         """Return whether no other process writes to the store, so that what was read need not be read again."""
-        ...
 
     async def load_events(self, dataset: str, session_id: str, after: int) -> Sequence[SessionEvent]:
         """Return the events of a session after the first `after`."""
-        ...
 
     async def append_events(
         self, key: IdempotencyKey, dataset: str, session_id: str, events: Sequence[SessionEvent]
     ) -> int:
         """Add events to a session once for each key; return their number in all. Raises RequestIdReused."""
-        ...
 
     async def get_assignment_key(self, dataset: str) -> bytes:
         """Return the key of the random assignments of a dataset."""
-        ...
 
     async def store_firings(
         self, dataset: str, session_id: str, step: int, call_key: str, matches: Sequence[DecidedMatch]
     ) -> None:
         """Store the firings of the check of one call; a repeated check adds none."""
-        ...
 
     async def count_firings(self, dataset: str) -> Mapping[str, FiringCounts]:
         """Return the counts of firings by bullet."""
-        ...
 
     async def store_backtest(self, dataset: str, target: str, backtest: Backtest, archived_number: int) -> None:
         """Store the counts of the last backtest of a target, and the last archived trajectory before it."""
-        ...
 
     async def find_archived_number(self, dataset: str) -> int:
         """Return the number of the last archived trajectory of a dataset, 0 without one."""
-        ...
 
     async def list_grown_archives(self) -> Sequence[tuple[str, int]]:
         """Return the datasets with trajectories that a stored backtest does not count, each with the last number."""
-        ...
 
     async def find_outdated_backtests(
         self, dataset: str, targets: Sequence[str], newest: int
     ) -> Mapping[str, OutdatedBacktest]:
         """Return the stored backtests of targets that do not count all trajectories up to a number."""
-        ...
 
     async def add_to_backtests(
         self, dataset: str, outdated: Mapping[str, OutdatedBacktest], added: Mapping[str, Backtest], newest: int
@@ -107,12 +96,9 @@ class GuardStore(Protocol):
 
         Backtests of other targets, which guard nothing, count nothing more.
         """
-        ...
 
     async def find_allowed_modes(self, dataset: str, targets: Sequence[str]) -> Mapping[str, AllowedModes]:
         """Return what the stored backtests and the measurements allow, by target; nothing for a target without both."""
-        ...
 
     async def delete_older(self, retention: timedelta) -> None:
         """Delete events and firings that are older than this."""
-        ...

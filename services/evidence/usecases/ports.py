@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -145,6 +144,3 @@ class PlaybookEditor(Protocol):
 
     async def add_again(self, request_id: str, dataset: str, bullet_id: str, author: str, reason: str) -> AddedBullet:
         """Add the last text of a bullet that was removed. Raises `HanseiError`."""
-
-
-Clock = Callable[[], Any]

@@ -112,7 +112,7 @@ def _store(
     recount.count(late)
     decisions = recount.list_changes(before, now)
     for serving_id, outcome in corrected.items():
-        queries.correct_outcome(connection, dataset, serving_id, outcome)
+        queries.update_serving(connection, dataset, serving_id, outcome=outcome)
     queries.replace_points(connection, dataset, recount.list_points())
     pairs = zip(recount.bullets, before, strict=True)
     queries.update_bullet_trials(connection, [trial for trial, earlier in pairs if trial != earlier])

@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from hashlib import blake2b
 
 from cachetools import LRUCache
 from sqlalchemy import ColumnElement, Connection, Integer, ScalarSelect, cast, delete, func, insert, select, update
@@ -23,6 +22,7 @@ from libs.storage.timestamps import utc_now
 from services.evidence.adapters.sql.archive_schema import archive_dataset, archive_trajectory
 from services.evidence.adapters.sql.guard_schema import (
     DROPPED_BY_TIME,
+    digest_text,
     guard_backtest,
     guard_dataset,
     guard_decision,
@@ -285,11 +285,6 @@ def _parse_counts(text: str) -> StoredBacktest:
     """Return stored counts; earlier releases counted all firings in passing trajectories as false alarms."""
     counts = json.loads(text)
     return StoredBacktest(**{"false_alarms": counts["passed_firing"], **counts})
-
-
-def digest_text(text: str) -> bytes:
-    """Return the digest under which a call or a target is stored."""
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _count_events(connection: Connection, dataset: str, session_id: str) -> int:

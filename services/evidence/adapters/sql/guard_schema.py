@@ -7,6 +7,8 @@ compares rows of different times, so an insert takes the turn of its session or 
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, LargeBinary, Table, Text
 
 from libs.storage.timestamps import Timestamp
@@ -111,3 +113,8 @@ guard_backtest = Table(
 
 DROPPED_BY_TIME = (guard_event, guard_firing, guard_session)
 """Tables whose old rows are dropped for all datasets at once."""
+
+
+def digest_text(text: str) -> bytes:
+    """Return the digest under which a call or a target is stored."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

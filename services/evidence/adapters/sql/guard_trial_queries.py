@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from chassis.targets.guard import GuardMode
 from services.evidence.adapters.sql.guard_schema import (
+    digest_text,
     guard_dataset,
     guard_decision,
     guard_event,
@@ -174,11 +175,10 @@ def update_decision(connection: Connection, dataset: str, number: int, **values:
     connection.execute(update(guard_decision).where(table.dataset == dataset, table.number == number).values(values))
 
 
-def find_outcome(firing: Row[Any], calls: Sequence[tuple[int, SessionCall]], passed: bool, digest: Any) -> FiredSession:
+def find_outcome(firing: Row[Any], calls: Sequence[tuple[int, SessionCall]], passed: bool) -> FiredSession:
     """Return what followed a firing: whether the same call was made afterwards, and whether it failed."""
-    made = [
-        call for number, call in calls if number > firing.step and digest(call.request.key) == bytes(firing.call_digest)
-    ]
+    digest = bytes(firing.call_digest)
+    made = [call for number, call in calls if number > firing.step and digest_text(call.request.key) == digest]
     return FiredSession(passed, firing.is_withheld, bool(made), any(call.failed for call in made))
 
 

@@ -14,7 +14,7 @@ from libs.storage.database import Database
 from libs.storage.partitions import TimePartitions
 from libs.storage.timestamps import utc_now
 from services.evidence.adapters.sql import guard_trial_queries as queries
-from services.evidence.adapters.sql.guard_repository import digest_text, find_assignment_key
+from services.evidence.adapters.sql.guard_repository import find_assignment_key
 from services.evidence.adapters.sql.guard_schema import DROPPED_BY_TIME
 from services.evidence.domain.errors import DecisionNotCurrent, DecisionNotFound
 from services.evidence.domain.guard_trials import (
@@ -53,7 +53,7 @@ class GuardTrialRepository:
             for firing in firings:
                 trial = trials.get(firing.bullet_id)
                 if trial is not None and trial.mode == firing.mode and firing.created_at >= trial.since:
-                    outcome = queries.find_outcome(firing, calls, passed, digest_text)
+                    outcome = queries.find_outcome(firing, calls, passed)
                     queries.put_trial(connection, dataset, trial.add(outcome))
             return SessionReport(True, len(firings))
 

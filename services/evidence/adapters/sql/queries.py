@@ -43,7 +43,7 @@ _SELECT_SERVING = select(serving).where(
     serving.c.dataset == bindparam("of_dataset"), serving.c.serving_id == bindparam("id")
 )
 _INSERT_SERVING = insert(serving)
-_SET_EXPOSURES = update(serving).where(
+_UPDATE_SERVING = update(serving).where(
     serving.c.dataset == bindparam("of_dataset"), serving.c.serving_id == bindparam("id")
 )
 _SET_COUNTS = update(dataset_trials).where(dataset_trials.c.dataset == bindparam("of_dataset"))
@@ -202,8 +202,12 @@ def insert_serving(
 
 def set_exposures(connection: Connection, dataset: str, serving_id: str, exposures: Iterable[Exposure]) -> None:
     """Write all exposures of a serving."""
-    changed = {"of_dataset": dataset, "id": serving_id, "exposures": pack_exposures(exposures)}
-    connection.execute(_SET_EXPOSURES, changed)
+    update_serving(connection, dataset, serving_id, exposures=pack_exposures(exposures))
+
+
+def update_serving(connection: Connection, dataset: str, serving_id: str, **values: Any) -> None:
+    """Set columns of a serving."""
+    connection.execute(_UPDATE_SERVING, {"of_dataset": dataset, "id": serving_id, **values})
 
 
 def set_serving_counts(connection: Connection, trials: DatasetTrials) -> None:
@@ -215,20 +219,6 @@ def set_serving_counts(connection: Connection, trials: DatasetTrials) -> None:
         "enrolled": trials.enrolled,
     }
     connection.execute(_SET_COUNTS, changed)
-
-
-def correct_outcome(connection: Connection, dataset: str, serving_id: str, outcome: float) -> None:
-    """Replace the outcome of a serving; number and time of its report stay."""
-    query = update(serving).where(serving.c.dataset == dataset, serving.c.serving_id == serving_id)
-    connection.execute(query.values(outcome=outcome))
-
-
-def set_outcome(
-    connection: Connection, dataset: str, serving_id: str, outcome: float, number: int, now: datetime
-) -> None:
-    """Write the outcome of a serving, the `number`-th report of its dataset."""
-    query = update(serving).where(serving.c.dataset == dataset, serving.c.serving_id == serving_id)
-    connection.execute(query.values(outcome=outcome, report_number=number, reported_at=now))
 
 
 def select_reports(connection: Connection, trials: DatasetTrials, after: int, limit: int) -> list[StoredReport]:
@@ -321,16 +311,10 @@ def select_unpublished_removals(
     return [(row.dataset, row.number, _to_decision(row)) for row in rows]
 
 
-def set_published(connection: Connection, dataset: str, number: int, revision: int, now: datetime) -> None:
-    """Write in which revision a bullet was removed; 0 for a bullet that was not there any more."""
+def update_decision(connection: Connection, dataset: str, number: int, **values: Any) -> None:
+    """Set columns of a decision."""
     query = update(decision).where(decision.c.dataset == dataset, decision.c.number == number)
-    connection.execute(query.values(revision=revision, published_at=now))
-
-
-def set_undone(connection: Connection, dataset: str, number: int) -> None:
-    """Write that somebody undid a decision."""
-    query = update(decision).where(decision.c.dataset == dataset, decision.c.number == number)
-    connection.execute(query.values(undone=True))
+    connection.execute(query.values(values))
 
 
 def select_decision(connection: Connection, dataset: str, number: int) -> BulletDecision | None:

@@ -150,7 +150,7 @@ class EvidenceRepository:
             if trial is None or later or trial.state is not undone.after or trial.state is BulletState.TRIAL:
                 raise DecisionNotCurrent(dataset, number, undone.bullet_id)
             made = trials.undo(trial, now)
-            queries.set_undone(connection, dataset, number)
+            queries.update_decision(connection, dataset, number, undone=True)
             queries.insert_decision(connection, dataset, trials.decisions, made)
             queries.update_bullet_trials(connection, [trial])
             queries.add_points(connection, dataset, trials.list_points([trial], now))
@@ -172,7 +172,10 @@ class EvidenceRepository:
         """Store in which revision a bullet was removed; 0 for a bullet that was not there any more."""
         now = self._clock()
         await self.database.write(
-            lambda connection: queries.set_published(connection, dataset, number, revision, now), key=dataset
+            lambda connection: queries.update_decision(
+                connection, dataset, number, revision=revision, published_at=now
+            ),
+            key=dataset,
         )
 
     async def list_points(self, dataset: str, bullet_id: str) -> list[EffectPoint]:
@@ -261,7 +264,8 @@ def _report(connection: Connection, dataset: str, report: OutcomeReport, now: da
         raise ServingNotFound(dataset, report.serving_id)
     is_current = row.generation == trials.generation
     if row.outcome is None:
-        queries.set_outcome(connection, dataset, report.serving_id, report.outcome, trials.reports.total + 1, now)
+        reported = {"outcome": report.outcome, "report_number": trials.reports.total + 1, "reported_at": now}
+        queries.update_serving(connection, dataset, report.serving_id, **reported)
         if not is_current:
             return ReportResult(True, report.outcome, [])
         exposures = unpack_exposures(row.exposures)
@@ -275,7 +279,7 @@ def _report(connection: Connection, dataset: str, report: OutcomeReport, now: da
         return ReportResult(report.outcome == row.outcome, row.outcome, [])
     if is_current:
         return None
-    queries.correct_outcome(connection, dataset, report.serving_id, report.outcome)
+    queries.update_serving(connection, dataset, report.serving_id, outcome=report.outcome)
     return ReportResult(True, report.outcome, [])
 
 
