@@ -58,16 +58,16 @@ def _read_with_sub_agents(record: Record, dataset: str, parent: str) -> Iterator
 def _read(record: Record, dataset: str, parent: str) -> RecordedTrajectory:
     """Return the trajectory of a record; a sub-agent that shares the id of `parent` gets one below it."""
     collector = StepCollector(record.location)
-    agent = record.get_child("agent")
+    agent = record.get_child_or_empty("agent").get_text("name")
     for number, step in enumerate(record.list_records("steps"), 1):
         if step.value.get("step_id") != number:
             rule = f"must be the step's number, {number}"
             raise step.build_error("step_id", rule)
-        _add_step(collector, step, agent.get_text("name") if agent else "")
-    extra = record.get_child("extra") or Record({}, record.build_path("extra"))
+        _add_step(collector, step, agent)
+    extra = record.get_child_or_empty("extra")
     id_ = record.get_text("trajectory_id") or record.get_text("session_id")
     if parent and id_ in ("", parent):
-        id_ = f"{parent}/{agent.get_text('name') if agent else record.location}"
+        id_ = f"{parent}/{agent or record.location}"
     return build_recorded_trajectory(
         extra,
         dataset,
@@ -104,8 +104,7 @@ def _add_step(collector: StepCollector, step: Record, agent: str) -> None:
         name=name,
         calls=calls,
     )
-    observation = step.get_child("observation")
-    for result in observation.list_records("results") if observation else ():
+    for result in step.get_child_or_empty("observation").list_records("results"):
         call_id = result.get_text("source_call_id")
         collector.add(
             result.location,

@@ -104,8 +104,8 @@ def _read_last_usage(payloads: Sequence[tuple[str, Record]]) -> TrajectoryUsage 
     """Return the last count of the tokens of the session: of a line of its own, or in older versions of an event."""
     counts = [payload.get_child("thread_token_usage") for kind, payload in payloads if kind == _USAGE]
     for kind, payload in payloads:
-        info = payload.get_child("info") if kind == _EVENT and payload.get_text("type") == "token_count" else None
-        counts.append(info.get_child("total_token_usage") if info else None)
+        if kind == _EVENT and payload.get_text("type") == "token_count":
+            counts.append(payload.get_child_or_empty("info").get_child("total_token_usage"))
     totals = [count for count in counts if count is not None]
     return read_usage(totals[-1]) if totals else None
 

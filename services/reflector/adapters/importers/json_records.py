@@ -92,6 +92,10 @@ class Record:
         """Return the field as an object, None if it is missing or null."""
         return Record(self.value[name], self.build_path(name)) if self.has(name) else None
 
+    def get_child_or_empty(self, name: str) -> Record:
+        """Return the field as an object, one without fields if it is missing or null."""
+        return Record(self.value[name] if self.has(name) else {}, self.build_path(name))
+
     def require_text(self, name: str, rule: str = "must not be empty") -> str:
         """Return the field as text that is not empty. Raise MalformedTrajectory with `rule`."""
         text = self.get_text(name)

@@ -38,12 +38,12 @@ def read_attributes(record: Record) -> dict[str, Value]:
 
 def _read_usage(record: Record) -> TrajectoryUsage | None:
     """Return the usage of a call. Its details count a token under one name only, such as `input_cached_tokens`."""
-    details = record.get_child("usageDetails") or record.get_child("usage") or Record({}, record.location)
+    details = record.get_child("usageDetails") or record.get_child_or_empty("usage")
     if details.get_text("unit", "TOKENS") != "TOKENS":
         return None
     names = [name for name in details.value if not name.endswith("Cost")]
     tokens = {name: read_tokens(details, name) or 0 for name in names if "input" in name or "output" in name}
-    costs = record.get_child("costDetails") or Record({}, record.location)
+    costs = record.get_child_or_empty("costDetails")
     return build_usage(
         record.location,
         sum(count for name, count in tokens.items() if "input" in name),

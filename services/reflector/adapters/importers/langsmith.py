@@ -94,10 +94,7 @@ def _read_span(run: Record) -> Span:
 
 def _read_attributes(run: Record) -> dict[str, Value]:
     kind = run.get_text("run_type")
-    inputs, outputs = (
-        run.get_child("inputs") or Record({}, run.location),
-        run.get_child("outputs") or Record({}, run.location),
-    )
+    inputs, outputs = run.get_child_or_empty("inputs"), run.get_child_or_empty("outputs")
     if kind == "tool":
         result = outputs.value.get("output", outputs.value or None)
         message = Record(result, outputs.build_path("output")) if isinstance(result, dict) else None
@@ -147,7 +144,7 @@ def _get_message(item: object) -> object:
 
 
 def _read_scores(root: Record, feedbacks: Sequence[Record]) -> Iterator[Score]:
-    stats = root.get_child("feedback_stats") or Record({}, root.location)
+    stats = root.get_child_or_empty("feedback_stats")
     for name in stats.value:
         entry = stats.get_child(name)
         if entry is not None and entry.get_number("avg") is not None:

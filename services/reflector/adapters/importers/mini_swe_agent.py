@@ -47,7 +47,7 @@ def read(record: Record, dataset: str) -> RecordedTrajectory:
     for message in record.require_records("messages"):
         if message.value.get("role") != "exit":
             _add_message(collector, message)
-    info = record.get_child("info") or Record({}, record.build_path("info"))
+    info = record.get_child_or_empty("info")
     status, submission = info.get_text("exit_status"), info.get_text("submission")
     overrides: dict[str, object] = {
         "generated_answer": submission[:MAX_TEXT_CHARS] if submission.strip() else collector.answer,
@@ -59,7 +59,7 @@ def read(record: Record, dataset: str) -> RecordedTrajectory:
 
 
 def _add_message(collector: StepCollector, message: Record) -> None:
-    extra = message.get_child("extra") or Record({}, message.build_path("extra"))
+    extra = message.get_child_or_empty("extra")
     if "returncode" in extra.value:
         _add_result(collector, message, extra)
         return

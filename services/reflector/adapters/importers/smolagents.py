@@ -104,8 +104,7 @@ def _list_calls(step: Record) -> list[Record]:
     """Return the calls of a step; those of a failed step stand only in the message of the model."""
     if calls := step.list_records("tool_calls"):
         return calls
-    message = step.get_child("model_output_message")
-    return message.list_records("tool_calls") if message else []
+    return step.get_child_or_empty("model_output_message").list_records("tool_calls")
 
 
 def _read_call(call: Record) -> ToolCall:

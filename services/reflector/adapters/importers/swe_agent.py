@@ -42,13 +42,12 @@ def read(record: Record, dataset: str) -> RecordedTrajectory:
     _add_task(collector, record)
     for turn in record.list_records("trajectory"):
         _add_turn(collector, turn)
-    info = record.get_child("info")
-    exit_status = info.get_text("exit_status") if info else ""
-    submission = info.value.get("submission") if info else None
+    info = record.get_child_or_empty("info")
+    exit_status, submission = info.get_text("exit_status"), info.value.get("submission")
     has_submission = isinstance(submission, str) and bool(submission.strip())
     overrides: dict[str, object] = {
         "generated_answer": str(submission)[:MAX_TEXT_CHARS] if has_submission else collector.answer,
-        "usage": read_usage(info.get_child("model_stats") if info else None),
+        "usage": read_usage(info.get_child("model_stats")),
     }
     if not record.has("status") and not record.has("reward") and exit_status != _SUBMITTED:
         # "submitted (exit_cost)" is an automatic submission of a stopped agent.

@@ -71,9 +71,9 @@ def _read_usage(simulation: Record) -> TrajectoryUsage | None:
 
 
 def _read_outcome(simulation: Record) -> RecordedOutcome | None:
-    info = simulation.get_child("reward_info")
-    reward = info.get_number("reward") if info else None
-    if info is None or reward is None:
+    info = simulation.get_child_or_empty("reward_info")
+    reward = info.get_number("reward")
+    if reward is None:
         return None
     assertions = [item for item in info.list_records("nl_assertions") if item.value.get("met") is False]
     unmet = [item.get_text("nl_assertion").rstrip(".") for item in assertions]
