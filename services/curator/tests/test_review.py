@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+from sqlalchemy import Connection, event
 
+from services.curator.adapters.sql import queries
 from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.curation import DeltaContextItem, Proposal
 from services.curator.domain.errors import PendingChangeDecided
@@ -58,6 +61,28 @@ async def test_undecided_changes_expire_and_are_counted(store: SqlPlaybookStore,
     assert await store.count_pending_changes() == {PendingState.EXPIRED: 1}
     with pytest.raises(PendingChangeDecided, match="is already expired"):
         await store.write("d", lambda transaction: decide(transaction, [waiting], ReviewDecision.APPROVE, REVIEWER))
+
+
+async def test_a_change_that_is_decided_while_others_expire_keeps_its_decision(
+    store: SqlPlaybookStore, clock: Clock
+) -> None:
+    await propose_change(store)
+    clock.now += timedelta(days=4)
+
+    def decide_first(connection: Any, cursor: Any, statement: str, *others: Any) -> None:
+        """Approve the change, as another curator may between the two statements."""
+        if statement.startswith("UPDATE pending"):
+            cursor.execute("UPDATE pending SET state = 'approved'")
+
+    def expire(connection: Connection) -> int:
+        event.listen(connection, "before_cursor_execute", decide_first)
+        try:
+            return queries.expire_pending(connection, clock.now)
+        finally:
+            event.remove(connection, "before_cursor_execute", decide_first)
+
+    assert await store.database.write(expire) == 0
+    assert await store.count_pending_changes() == {PendingState.APPROVED: 1}
 
 
 async def test_a_change_that_expired_unnoticed_is_not_applied(store: SqlPlaybookStore, clock: Clock) -> None:

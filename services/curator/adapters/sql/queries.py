@@ -406,10 +406,13 @@ def expire_pending(connection: Connection, now: datetime) -> int:
     table = schema.pending
     overdue = (table.c.state == PendingState.WAITING.value, table.c.expires <= now)
     changes: Sequence[PendingChange] = connection.execute(select(table.c.body).where(*overdue)).scalars().all()
+    expired = 0
     for change in changes:
         values = {"state": PendingState.EXPIRED.value, "body": replace(change, state=PendingState.EXPIRED)}
-        connection.execute(table.update().where(table.c.id == change.id).values(**values))
-    return len(changes)
+        # Somebody may decide on the change meanwhile: the dataset is not locked.
+        query = table.update().where(table.c.id == change.id, *overdue)
+        expired += connection.execute(query.values(**values)).rowcount
+    return expired
 
 
 def count_pending(connection: Connection) -> dict[PendingState, int]:
