@@ -6,7 +6,7 @@ import uuid
 
 from cachetools import LRUCache
 
-from chassis.errors import HanseiError, NotFound
+from chassis.errors import DeadlineExceeded, HanseiError, NotFound, Unavailable
 from chassis.logging import get_logger
 from chassis.targets.guard import GuardMode
 from chassis.targets.target import Target
@@ -53,11 +53,16 @@ class GuardDecisions:
                 await self._evaluate(dataset)
             except HanseiError as error:
                 _log.warning("guards not evaluated; trying again later", dataset=dataset, error=str(error))
-        for dataset, numbered in await self._trials.list_unpublished(MOST_AT_ONCE):
-            try:
-                await self._publish(dataset, numbered)
-            except HanseiError as error:
-                _log.warning("mode of a guard not changed; trying again later", dataset=dataset, error=str(error))
+        failed = 0
+        while waiting := await self._trials.list_unpublished(MOST_AT_ONCE, skipped=failed):
+            for dataset, numbered in waiting:
+                try:
+                    await self._publish(dataset, numbered)
+                except HanseiError as error:
+                    _log.warning("mode of a guard not changed; trying again later", dataset=dataset, error=str(error))
+                    if isinstance(error, Unavailable | DeadlineExceeded):  # the curator, for all datasets
+                        return
+                    failed += 1
 
     async def undo(self, dataset: str, number: int, author: str) -> tuple[NumberedDecision, int]:
         """Take a decision back; return the new decision and its revision.

@@ -63,8 +63,13 @@ class GuardTrialStore(Protocol):
     async def list_decisions(self, dataset: str, before: int | None, limit: int) -> Sequence[NumberedDecision]:
         """Return at most `limit` decisions, the newest first, from before a number."""
 
-    async def list_unpublished(self, limit: int, dataset: str = "") -> Sequence[tuple[str, NumberedDecision]]:
-        """Return the decisions that are not in their playbooks yet, the oldest first; all datasets, or one."""
+    async def list_unpublished(
+        self, limit: int, dataset: str = "", *, skipped: int = 0
+    ) -> Sequence[tuple[str, NumberedDecision]]:
+        """Return the decisions that are not in their playbooks yet, the oldest first; all datasets, or one.
+
+        The first `skipped` ones are left out.
+        """
 
     async def set_published(self, dataset: str, number: int, revision: int) -> None:
         """Store in which revision a mode was changed; 0 if the guard had been pinned, edited or removed."""

@@ -152,13 +152,15 @@ def select_newest_number(connection: Connection, dataset: str, bullet_id: str) -
     return int(connection.execute(query).scalar() or 0)
 
 
-def select_unpublished(connection: Connection, limit: int, dataset: str = "") -> list[tuple[str, NumberedDecision]]:
+def select_unpublished(
+    connection: Connection, limit: int, dataset: str, skipped: int
+) -> list[tuple[str, NumberedDecision]]:
     """Return the decisions that are not in their playbooks yet, the oldest first; all datasets, or one."""
     table = guard_decision.c
     query = select(guard_decision).where(table.published_at.is_(None))
     if dataset:
         query = query.where(table.dataset == dataset)
-    rows = connection.execute(query.order_by(table.created_at, table.number).limit(limit))
+    rows = connection.execute(query.order_by(table.created_at, table.number).limit(limit).offset(skipped))
     return [(row.dataset, _to_decision(row)) for row in rows]
 
 

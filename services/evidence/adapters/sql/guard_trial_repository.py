@@ -152,9 +152,16 @@ class GuardTrialRepository:
             lambda connection: queries.select_decisions(connection, dataset, before, limit)
         )
 
-    async def list_unpublished(self, limit: int, dataset: str = "") -> list[tuple[str, NumberedDecision]]:
-        """Return the decisions that are not in their playbooks yet, the oldest first; all datasets, or one."""
-        return await self._database.read(lambda connection: queries.select_unpublished(connection, limit, dataset))
+    async def list_unpublished(
+        self, limit: int, dataset: str = "", *, skipped: int = 0
+    ) -> list[tuple[str, NumberedDecision]]:
+        """Return the decisions that are not in their playbooks yet, the oldest first; all datasets, or one.
+
+        The first `skipped` ones are left out.
+        """
+        return await self._database.read(
+            lambda connection: queries.select_unpublished(connection, limit, dataset, skipped)
+        )
 
     async def set_published(self, dataset: str, number: int, revision: int) -> None:
         """Store in which revision a mode was changed; 0 if the guard had been pinned, edited or removed."""
