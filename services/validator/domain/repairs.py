@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from services.validator.domain.findings import Finding
-from services.validator.domain.pointers import escape_step, split_pointer
+from services.validator.domain.pointers import MISSING, build_pointer, escape_step, find_value, split_pointer
 
 
 def find_broken_parts(report: Mapping[str, Any], findings: Sequence[Finding]) -> dict[str, list[str]]:
@@ -28,7 +28,7 @@ def find_broken_parts(report: Mapping[str, Any], findings: Sequence[Finding]) ->
 def _find_part(report: Mapping[str, Any], pointer: str) -> str:
     top, *rest = split_pointer(pointer)
     value = report.get(top)
-    if rest and isinstance(value, list) and rest[0].isdigit() and int(rest[0]) < len(value):
+    if rest and isinstance(value, list) and find_value(value, build_pointer(rest[0])) is not MISSING:
         return f"/{escape_step(top)}/{rest[0]}"
     return f"/{escape_step(top)}"
 

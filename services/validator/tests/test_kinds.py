@@ -326,3 +326,11 @@ async def test_a_registered_kind_is_repaired_in_parts() -> None:
     run = await run_inputs_report(RISK_REVIEW, {}, ["n1"], model, options, LITERAL)
     assert run.ok
     assert run.report == {**GOOD, "risks": [*GOOD["risks"], fixed]}
+
+
+async def test_a_step_that_is_no_index_repairs_the_whole_array() -> None:
+    steps = kind(Required("/steps/²"))  # str.isdigit() holds for it, int() refuses it
+    fixed = {"²": "済"}
+    model = ScriptedModel([{"steps": ["済"]}, {"repairs": [{"pointer": "/steps", "value": fixed}]}])
+    run = await run_inputs_report(steps, {}, [], model, RunOptions(repair=Repair.PARTIAL), LITERAL)
+    assert (run.ok, run.report) == (True, {"steps": fixed})
