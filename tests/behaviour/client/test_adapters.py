@@ -252,6 +252,21 @@ class TestOpenAI:
             assert waiting.learn_response is None
         assert outages == ["away"], "logged once"
 
+    def test_the_bullets_for_a_task_follow_after_an_outage(
+        self, stack: Client, memory: str, openai: OpenAI, model: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*arguments: object, **options: object) -> None:
+            raise Unavailable("hansei is restarted")
+
+        model.script(chat("First."), chat("Second."))
+        with AgentSession(openai, stack, memory) as session:
+            with monkeypatch.context() as outage:
+                outage.setattr(stack, "recall", refuse)
+                session.chat.completions.create(model="scripted", messages=messages_for())
+            assert LESSON not in str(model.requests)
+            session.chat.completions.create(model="scripted", messages=messages_for())
+            assert [bullet.content for bullet in session.served_bullets] == [LESSON]
+
     def test_an_error_that_does_not_pass_is_raised(self, stack: Client, openai: OpenAI, model: OpenAIServer) -> None:
         model.script(chat("never asked"))
         with pytest.raises(InvalidArgument), AgentSession(openai, stack, "no such name!") as session:

@@ -146,15 +146,12 @@ class _Session(Generic[OpenAIClient, HanseiClient, Guard]):
         }
 
     def _find_new_query(self, messages: Iterable[Any]) -> str:
-        """Record the messages; return the last text of a user, or nothing if it was searched for already."""
+        """Record the messages; return the last text of a user, or nothing if it has its bullets already."""
         conversation = [record_message(message) for message in messages]
         self.recording.add_conversation(conversation)
         texts = (message.content for message in reversed(conversation) if message.role == "user")
         query = next((text for text in texts if text.strip()), "")
-        if query == self._last_query:
-            return ""
-        self._last_query = query
-        return query
+        return "" if query == self._last_query else query
 
     def _request_bullets(self, query: str) -> Any:
         """Recall the bullets of this session, or search where a confidence is required: trials have none."""
@@ -165,8 +162,9 @@ class _Session(Generic[OpenAIClient, HanseiClient, Guard]):
             dataset, query, min_confidence=self._min_confidence, budget_tokens=0, **self._options
         )
 
-    def _serve(self, response: RecallResponse | SearchResponse) -> None:
-        """Use the bullets of a response in the prompts from now on."""
+    def _serve(self, query: str, response: RecallResponse | SearchResponse) -> None:
+        """Use the bullets for a query in the prompts from now on."""
+        self._last_query = query
         if isinstance(response, RecallResponse):
             self.recording.add_serving(response.serving_id)
         self._bullets = [result.bullet for result in response.results]
@@ -246,7 +244,7 @@ class AgentSession(_Session[OpenAI, Client, "SessionGuard"]):
         messages = list(messages)
         if query := self._find_new_query(messages):
             with skip_outage(self._on_error, self.recording.dataset):
-                self._serve(self._request_bullets(query))
+                self._serve(query, self._request_bullets(query))
         return self._add_bullets(messages)
 
     def __enter__(self) -> Self:
@@ -277,7 +275,7 @@ class AsyncAgentSession(_Session[AsyncOpenAI, AsyncClient, "AsyncSessionGuard"])
         messages = list(messages)
         if query := self._find_new_query(messages):
             with skip_outage(self._on_error, self.recording.dataset):
-                self._serve(await self._request_bullets(query))
+                self._serve(query, await self._request_bullets(query))
         return self._add_bullets(messages)
 
     async def __aenter__(self) -> Self:
