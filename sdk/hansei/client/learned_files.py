@@ -69,15 +69,18 @@ class LearnedFiles:
             and set(found[2].split()) <= present
         }
 
-    def add(self, state: LearnedState, datasets: Mapping[str, int]) -> None:
-        """Store that a file was learned into datasets, each with its `deleted_revision`."""
+    def add(self, learned: Mapping[LearnedState, Mapping[str, int]]) -> None:
+        """Store the files that were learned, each with its datasets and their `deleted_revision`."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        row = (*self._key, state.path, state.size, state.changed_ns, " ".join(sorted(_name_lives(datasets))))
+        rows = [
+            (*self._key, state.path, state.size, state.changed_ns, " ".join(sorted(_name_lives(datasets))))
+            for state, datasets in learned.items()
+        ]
         with self._connect() as connection:
-            connection.execute(_TABLE)
-            connection.execute("INSERT OR REPLACE INTO learned_files VALUES (?, ?, ?, ?, ?, ?)", row)
+            connection.executemany("INSERT OR REPLACE INTO learned_files VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     @contextmanager
     def _connect(self) -> Iterator[sqlite3.Connection]:
         with closing(sqlite3.connect(self._file, timeout=_SECONDS)) as connection, connection:
+            connection.execute(_TABLE)  # also for a file of a command that was killed before it made the table
             yield connection

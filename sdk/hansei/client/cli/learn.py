@@ -155,9 +155,14 @@ class _FolderProgress:
             for file in files
             if file in self._states and file in by_file and not any(outcome.failure for outcome in by_file[file])
         }
-        existing = self._read_datasets() if learned_files else {}
-        for file, datasets in learned_files.items():
-            self._learned.add(self._states[file], {dataset: existing.get(dataset, 0) for dataset in datasets})
+        if learned_files:
+            existing = self._read_datasets()
+            self._learned.add(
+                {
+                    self._states[file]: {dataset: existing.get(dataset, 0) for dataset in datasets}
+                    for file, datasets in learned_files.items()
+                }
+            )
 
     def _read_datasets(self) -> dict[str, int]:
         """Return the datasets of the server with the revisions in which earlier ones of their names were deleted."""
