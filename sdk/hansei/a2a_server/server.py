@@ -25,6 +25,7 @@ from hansei.a2a_server.card import build_card
 from hansei.a2a_server.handler import PlanTasks
 from hansei.client.callers import CallerClients
 from hansei.client.client import AsyncClient
+from hansei.client.errors import HanseiError
 from hansei.client.listeners import (
     build_transport_security,
     format_address,
@@ -38,6 +39,11 @@ RPC_PATH = "/a2a"
 MAX_BODY_BYTES = 1024 * 1024
 """The size of a request; a message has at most 10,000 characters."""
 STOP_SECONDS = 5
+_HTTP_STATUSES = {
+    grpc.StatusCode.UNAUTHENTICATED: 401,
+    grpc.StatusCode.PERMISSION_DENIED: 403,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
+}
 TOKEN_OPTION = "--require-token"  # noqa: S105  the name of an option
 _REFUSED_TOKEN = (
     "missing or invalid credential: send an API key, or a token of the issuer, as `Authorization: Bearer …`"  # noqa: S105
@@ -145,15 +151,29 @@ class _RequestChecks:
         request = Request(scope)
         refusal: Response | None = await self._security.validate_request(request, is_post=request.method == "POST")
         if refusal is None and self._callers is not None and request.url.path == RPC_PATH:
-            refusal = await _check_token(self._callers, request.headers.get(AUTHORIZATION, ""))
+            refusal = await _refuse_request(self._callers, request.headers.get(AUTHORIZATION, ""))
         await (refusal or self._app)(scope, receive, send)
 
 
-async def _check_token(callers: CallerClients, authorization: str) -> Response | None:
+async def _find_refusal(callers: CallerClients, authorization: str) -> tuple[grpc.StatusCode, str] | None:
+    """Return status and message for a caller whose token is not valid, or cannot be verified; None for a valid one."""
     token = _read_token(authorization)
-    if token and await callers.verify(token) is not None:
+    try:
+        if token and await callers.verify(token) is not None:
+            return None
+    except HanseiError as error:
+        return grpc.StatusCode[error.code], error.message
+    return grpc.StatusCode.UNAUTHENTICATED, _REFUSED_TOKEN
+
+
+async def _refuse_request(callers: CallerClients, authorization: str) -> Response | None:
+    """Return the response to a request of a caller that is refused; None for one with a valid token."""
+    refusal = await _find_refusal(callers, authorization)
+    if refusal is None:
         return None
-    return JSONResponse({"error": _REFUSED_TOKEN}, 401, {"www-authenticate": "Bearer"})
+    code, message = refusal
+    headers = {"www-authenticate": "Bearer"} if code is grpc.StatusCode.UNAUTHENTICATED else None
+    return JSONResponse({"error": message}, _HTTP_STATUSES.get(code, 503), headers)
 
 
 if TYPE_CHECKING:
@@ -175,23 +195,23 @@ class _TokenInterceptor(_Interceptor):
     ) -> grpc.RpcMethodHandler[Any, Any]:
         """Return the handler of a call, or one that refuses it."""
         handler = await continuation(handler_call_details)
-        token = _read_token(_find_authorization(handler_call_details.invocation_metadata))
-        if handler is None or (token and await self._callers.verify(token) is not None):
+        if handler is None:
             return handler
-        return _REFUSING_STREAM if handler.response_streaming else _REFUSING_UNARY
+        refusal = await _find_refusal(self._callers, _find_authorization(handler_call_details.invocation_metadata))
+        return handler if refusal is None else _build_refusing_handler(handler.response_streaming, *refusal)
 
 
-async def _refuse(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-    await context.abort(grpc.StatusCode.UNAUTHENTICATED, _REFUSED_TOKEN)
+def _build_refusing_handler(is_streaming: bool, code: grpc.StatusCode, message: str) -> grpc.RpcMethodHandler[Any, Any]:
+    async def refuse(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        await context.abort(code, message)
 
+    async def refuse_stream(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        await context.abort(code, message)
+        yield
 
-async def _refuse_stream(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-    await context.abort(grpc.StatusCode.UNAUTHENTICATED, _REFUSED_TOKEN)
-    yield
-
-
-_REFUSING_UNARY = grpc.unary_unary_rpc_method_handler(_refuse)
-_REFUSING_STREAM = grpc.unary_stream_rpc_method_handler(_refuse_stream)
+    if is_streaming:
+        return grpc.unary_stream_rpc_method_handler(refuse_stream)
+    return grpc.unary_unary_rpc_method_handler(refuse)
 
 
 def _find_authorization(metadata: Any) -> str:

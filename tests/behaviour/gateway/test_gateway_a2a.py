@@ -55,11 +55,11 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
 
 
 @asynccontextmanager
-async def agent(gate: Gate, who: str = "") -> AsyncIterator[str]:
+async def agent(gate: Gate, who: str = "", callers: CallerClients | None = None) -> AsyncIterator[str]:
     """Serve the agent on free ports, with callers that bring tokens or with the rights of `who`; yield its URL."""
     started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    callers = None if who else CallerClients(lambda token: AsyncClient(gate.address, token=token))
-    if callers is not None:
+    if not who and callers is None:
+        callers = CallerClients(lambda token: AsyncClient(gate.address, token=token))
         await callers.require_credentials("--require-token")
     async with AsyncClient(gate.address, token=gate.keys[who] if who else "") as client:
         serving = asyncio.create_task(
@@ -377,6 +377,20 @@ async def test_callers_need_a_token(gate: Gate) -> None:
             with pytest.raises(A2AClientError, match="UNAUTHENTICATED"):
                 await client.get_task(a2a.GetTaskRequest(id="acme--0123456789ab"))
             with pytest.raises(A2AClientError, match="UNAUTHENTICATED"):
+                [item async for item in client.subscribe(a2a.SubscribeToTaskRequest(id="acme--0123456789ab"))]
+
+
+async def test_a_caller_is_told_that_its_token_cannot_be_verified_now(gate: Gate) -> None:
+    callers = CallerClients(lambda token: AsyncClient("127.0.0.1:1", token=token))
+    async with agent(gate, callers=callers) as url:
+        async with httpx.AsyncClient(headers={"authorization": "Bearer key"}) as http:
+            refused = await http.post(f"{url}/a2a", json={"jsonrpc": "2.0", "id": 1, "method": "ListTasks"})
+        assert refused.status_code == 503
+        assert refused.json() == {"error": "hansei at 127.0.0.1:1 does not answer"}
+        async with connect(gate, url, "GRPC", streaming=True) as client:
+            with pytest.raises(A2AClientError, match=r"UNAVAILABLE.*127\.0\.0\.1:1 does not answer"):
+                await client.get_task(a2a.GetTaskRequest(id="acme--0123456789ab"))
+            with pytest.raises(A2AClientError, match="UNAVAILABLE"):
                 [item async for item in client.subscribe(a2a.SubscribeToTaskRequest(id="acme--0123456789ab"))]
 
 
