@@ -275,6 +275,11 @@ class PeerChannel(grpc.aio.Channel):
         self._policies = policies
         self._metadata = metadata
 
+    def with_credential(self, credential: str) -> PeerChannel:
+        """Return a channel on the connection of this one, which closes it, whose calls send another credential."""
+        metadata = ((AUTHORIZATION, credential),) if credential else ()
+        return PeerChannel(self._peer, self._connection, self._policies, metadata)
+
     def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Return a callable for a method with one request and one response, routed if its policy says so."""
         peer_method = self._get_method(method)

@@ -6,8 +6,6 @@ a credential that the gateway accepts, an API key or a token of its issuer, is a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from cachetools import LRUCache
 
 from chassis.settings import BadSetting
@@ -16,15 +14,15 @@ from hansei.client.errors import Unauthenticated
 from hansei.gateway.v1.access_service_pb2 import WhoAmIResponse
 
 MAX_CLIENTS = 256
-"""Clients for the tokens that were used last; their channels share one connection."""
+"""Clients for the tokens that were used last."""
 
 
 class CallerClients:
     """Verifies tokens at the gateway, and has the client of each."""
 
-    def __init__(self, connect: Callable[[str], AsyncClient]) -> None:
-        """`connect` returns a client with a credential."""
-        self._connect = connect
+    def __init__(self, client: AsyncClient) -> None:
+        """`client` has the connection for the calls of all callers."""
+        self._client = client
         self._clients: LRUCache[str, AsyncClient] = LRUCache(MAX_CLIENTS)
 
     async def verify(self, token: str) -> WhoAmIResponse | None:
@@ -38,7 +36,7 @@ class CallerClients:
     async def require_credentials(self, option: str) -> None:
         """Raise BadSetting if the gateway needs no credentials: it would accept any token."""
         try:
-            principal = await self._connect("").access.who_am_i()
+            principal = await self._client.with_token("").access.who_am_i()
         except Unauthenticated:
             return
         if not principal.credentials_required:
@@ -50,5 +48,5 @@ class CallerClients:
     def get_client(self, token: str) -> AsyncClient:
         """Return the client that calls with a token."""
         if token not in self._clients:
-            self._clients[token] = self._connect(token)
+            self._clients[token] = self._client.with_token(token)
         return self._clients[token]

@@ -315,6 +315,13 @@ class AsyncClient(AllServices[AsyncMode]):
         super().__init__(address, self._peers.get_channel(name))
         self._fallback = SearchFallback()
 
+    def with_token(self, token: str) -> AsyncClient:
+        """Return a client that calls with another token, on the connection of this client and until this one closes."""
+        client = AsyncClient.__new__(AsyncClient)
+        client._peers, client._fallback = self._peers, SearchFallback()
+        AllServices.__init__(client, self.address, self._channel.with_credential(_format_authorization(token)))
+        return client
+
     @classmethod
     @asynccontextmanager
     async def local(cls, **variables: str) -> AsyncIterator[Self]:

@@ -43,6 +43,8 @@ class Playbooks:
         self.received: list[Any] = []
         self.failures: list[errors.HanseiError] = []
         self.watch_ended = asyncio.Event()
+        self.peers: list[str] = []
+        self.credentials: list[str] = []
 
     def _take(self, request: Any) -> None:
         self.received.append(request)
@@ -51,6 +53,8 @@ class Playbooks:
 
     async def GetPlaybook(self, request: Any, context: Any) -> Any:
         self._take(request)
+        self.peers.append(context.peer())
+        self.credentials.append(dict(context.invocation_metadata()).get("authorization", ""))
         return playbook.GetPlaybookResponse(playbook=Playbook(dataset=request.dataset, revision=7))
 
     async def ApplyDeltas(self, request: Any, context: Any) -> Any:
@@ -168,6 +172,15 @@ async def ask(request: pytest.FixtureRequest, server: Server) -> AsyncIterator[A
 
 def as_list(result: Any) -> Any:
     return list(result) if inspect.isgenerator(result) else result
+
+
+async def test_clients_with_other_tokens_share_the_connection_of_the_first(server: Server) -> None:
+    async with AsyncClient(server.address, token="first") as first:
+        clients = [first, first.with_token("second"), first.with_token("")]
+        for client in clients:
+            await client.playbooks.get(dataset="books")
+        assert server.playbooks.credentials == ["Bearer first", "Bearer second", ""]
+        assert len(set(server.playbooks.peers)) == 1
 
 
 async def test_a_method_takes_fields_and_returns_the_response(ask: Ask, server: Server) -> None:

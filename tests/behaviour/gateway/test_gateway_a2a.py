@@ -55,13 +55,16 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
 
 
 @asynccontextmanager
-async def agent(gate: Gate, who: str = "", callers: CallerClients | None = None) -> AsyncIterator[str]:
-    """Serve the agent on free ports, with callers that bring tokens or with the rights of `who`; yield its URL."""
+async def agent(gate: Gate, who: str = "", address: str = "") -> AsyncIterator[str]:
+    """Serve the agent on free ports, with callers that bring tokens or with the rights of `who`; yield its URL.
+
+    It calls the gateway, or what is at `address`.
+    """
     started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    if not who and callers is None:
-        callers = CallerClients(lambda token: AsyncClient(gate.address, token=token))
-        await callers.require_credentials("--require-token")
-    async with AsyncClient(gate.address, token=gate.keys[who] if who else "") as client:
+    async with AsyncClient(address or gate.address, token=gate.keys[who] if who else "") as client:
+        callers = None if who else CallerClients(client)
+        if callers is not None and not address:
+            await callers.require_credentials("--require-token")
         serving = asyncio.create_task(
             serve(
                 client,
@@ -381,8 +384,7 @@ async def test_callers_need_a_token(gate: Gate) -> None:
 
 
 async def test_a_caller_is_told_that_its_token_cannot_be_verified_now(gate: Gate) -> None:
-    callers = CallerClients(lambda token: AsyncClient("127.0.0.1:1", token=token))
-    async with agent(gate, callers=callers) as url:
+    async with agent(gate, address="127.0.0.1:1") as url:
         async with httpx.AsyncClient(headers={"authorization": "Bearer key"}) as http:
             refused = await http.post(f"{url}/a2a", json={"jsonrpc": "2.0", "id": 1, "method": "ListTasks"})
         assert refused.status_code == 503

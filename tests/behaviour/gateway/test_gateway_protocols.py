@@ -257,10 +257,10 @@ def test_callers_need_a_key_with_the_scope_and_datasets_of_their_own(gate: Gate)
 async def mcp_server(gate: Gate) -> AsyncIterator[str]:
     """Serve MCP over HTTP with bearer tokens; yield its URL."""
     url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    callers = CallerClients(lambda token: AsyncClient(gate.address, token=token))
-    await callers.require_credentials(TOKEN_OPTION)
-    tokens = GatewayTokens(callers)
     async with AsyncClient(gate.address, token="") as client:
+        callers = CallerClients(client)
+        await callers.require_credentials(TOKEN_OPTION)
+        tokens = GatewayTokens(callers)
         serving = asyncio.create_task(
             serve_http(
                 lambda url: create_server(client, "", tokens, build_auth_settings("https://issuer.example", url)),

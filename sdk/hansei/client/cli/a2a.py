@@ -77,7 +77,7 @@ async def _serve(
         fail(str(error))
 
     async with embedded_async_client() if local else AsyncClient(addr) as client:
-        callers = CallerClients(lambda token: AsyncClient(client.address, token=token)) if require_token else None
+        callers = CallerClients(client) if require_token else None
         if callers is not None:
             await callers.require_credentials(TOKEN_OPTION)
         await serve(

@@ -88,7 +88,7 @@ async def _serve_http(
     from hansei.mcp_server.transports import TOKEN_OPTION, serve_http
 
     async with embedded_async_client() if local else AsyncClient(addr) as client:
-        callers = CallerClients(lambda token: AsyncClient(client.address, token=token)) if issuer else None
+        callers = CallerClients(client) if issuer else None
         if callers is not None:
             await callers.require_credentials(TOKEN_OPTION)
         tokens = None if callers is None else GatewayTokens(callers)
