@@ -21,7 +21,7 @@ from gateway.access.adapters.sql import schema as access_schema
 from gateway.access.bootstrap import Access, build_access
 from gateway.access.rpc.guard import current_principal
 from gateway.access.rpc.named_resources import ResourceKind
-from gateway.adapters.health import PeersHealth
+from gateway.adapters.health import list_health
 from gateway.adapters.methods import ContractMethods
 from gateway.bulk.adapters.sql import schema as bulk_schema
 from gateway.bulk.bootstrap import build_bulk
@@ -218,7 +218,7 @@ def _create_http(
     app = create_app(
         contract,
         ContractMethods(peers.get_channel, contract, own),
-        PeersHealth(peers.get_channel, contract).list_states,
+        partial(list_health, peers.get_channel, contract),
         admission=Admission("HTTP requests", settings.max_concurrent_calls, wait),
         streams=Admission("HTTP streams", settings.max_concurrent_streams, wait),
         progress=progress,

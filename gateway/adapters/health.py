@@ -22,22 +22,16 @@ class ServiceHealth:
     detail: str = ""
 
 
-class PeersHealth:
-    """Queries of the standard health service of every peer."""
+async def list_health(channel_of: Callable[[str], grpc.aio.Channel], contract: Contract) -> list[ServiceHealth]:
+    """Return the health of each service behind the gateway, by the standard health service; queries run in parallel."""
 
-    def __init__(self, channel_of: Callable[[str], grpc.aio.Channel], contract: Contract) -> None:
-        self._channel_of = channel_of
-        self._contract = contract
-
-    async def list_states(self) -> list[ServiceHealth]:
-        """Return the health of each service behind the gateway; queries run in parallel."""
-        return list(await asyncio.gather(*(self._fetch_state(peer) for peer in self._contract.peers)))
-
-    async def _fetch_state(self, peer: str) -> ServiceHealth:
-        stub = health_pb2_grpc.HealthStub(self._channel_of(peer))
-        request = health_pb2.HealthCheckRequest(service=self._contract.services[peer][0].full_name)
+    async def fetch_health(peer: str) -> ServiceHealth:
+        stub = health_pb2_grpc.HealthStub(channel_of(peer))
+        request = health_pb2.HealthCheckRequest(service=contract.services[peer][0].full_name)
         try:
             status = (await stub.Check(request)).status
         except HanseiError as error:
             return ServiceHealth(peer, "UNREACHABLE", error.message)
         return ServiceHealth(peer, health_pb2.HealthCheckResponse.ServingStatus.Name(status))
+
+    return list(await asyncio.gather(*map(fetch_health, contract.peers)))

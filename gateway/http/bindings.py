@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from google.api import annotations_pb2, http_pb2
@@ -32,11 +32,11 @@ class Binding:
     method: MethodDescriptor
     body: str = ""
     number: int = 0
-    variables: tuple[str, ...] = field(init=False)
-    """The fields in the path, as dotted paths."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "variables", tuple(_VARIABLE.findall(self.path)))
+    @cached_property
+    def variables(self) -> tuple[str, ...]:
+        """Return the fields in the path, as dotted paths."""
+        return tuple(_VARIABLE.findall(self.path))
 
     @cached_property
     def body_field(self) -> FieldDescriptor | None:

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
-from chassis.settings import DATA_DIRECTORY_VARIABLE, locate_in_data
+from chassis.settings import DATA_DIRECTORY_VARIABLE
 from libs.llm.settings import LLMSettings
 
 
@@ -55,7 +55,7 @@ def find_version() -> str:
 def describe_gateway(grpc_address: str, *, shows_paths: bool) -> GatewayFacts:
     """Return the facts, from settings that are read now, with the port of `grpc_address`. Raises BadSetting."""
     settings = LLMSettings()
-    folder = os.environ.get(DATA_DIRECTORY_VARIABLE) or os.path.abspath(locate_in_data("data"))
+    folder = os.environ.get(DATA_DIRECTORY_VARIABLE) or os.path.abspath("data")
     return GatewayFacts(
         version=find_version(),
         llm_provider=settings.llm_provider,

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from chassis.policy import MethodPolicy
 from chassis.server.admission import Admission
 from chassis.server.progress import CallsInProgress
 from chassis.server.service import Service
-from gateway.adapters.health import PeersHealth
+from gateway.adapters.health import list_health
 from gateway.adapters.methods import ContractMethods
 from gateway.contract import Contract, get_kind, get_path
 from gateway.http.app import create_app
@@ -131,7 +132,7 @@ async def front(contract: Contract) -> AsyncIterator[GreeterGateway]:
     app = create_app(
         contract,
         ContractMethods(peers.get_channel, contract, {}),
-        PeersHealth(peers.get_channel, contract).list_states,
+        partial(list_health, peers.get_channel, contract),
         admission=Admission("HTTP requests", 10, 1),
         streams=Admission("HTTP streams", 10, 1),
         progress=CallsInProgress(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import Any
 
 from chassis.idempotency import normalize_request_id
 from chassis.server.messages import encode
@@ -21,7 +21,7 @@ DEFAULT_PAGE_SIZE = 50
 
 
 class BulkServicer(grpc_bulk.BulkServiceServicer):
-    """Serves jobs."""
+    """Serves jobs. The id of a job is the `request_id` with which it was submitted, normalized."""
 
     def __init__(self, bulk: BulkLearning, jobs: JobStore) -> None:
         self._bulk = bulk
@@ -36,7 +36,8 @@ class BulkServicer(grpc_bulk.BulkServiceServicer):
 
     async def GetJob(self, request: service.GetJobRequest, context: Any) -> service.GetJobResponse:
         """Return a job."""
-        return service.GetJobResponse(job=encode(await self._jobs.find(_get_job_id(request)), bulk_pb2.Job))
+        job = await self._jobs.find(normalize_request_id(request.job_id))
+        return service.GetJobResponse(job=encode(job, bulk_pb2.Job))
 
     async def ListJobs(self, request: service.ListJobsRequest, context: Any) -> service.ListJobsResponse:
         """Return a page of jobs, newest first."""
@@ -53,13 +54,13 @@ class BulkServicer(grpc_bulk.BulkServiceServicer):
 
     async def WatchJob(self, request: service.WatchJobRequest, context: Any) -> AsyncIterator[service.WatchJobResponse]:
         """Send a job whenever it changes."""
-        async with aclosing(self._bulk.watch(_get_job_id(request))) as jobs:
+        async with aclosing(self._bulk.watch(normalize_request_id(request.job_id))) as jobs:
             async for job in jobs:
                 yield service.WatchJobResponse(job=encode(job, bulk_pb2.Job))
 
     async def CancelJob(self, request: service.CancelJobRequest, context: Any) -> service.CancelJobResponse:
         """Cancel the pending trajectories of a job."""
-        job = await self._bulk.cancel(_get_job_id(request), IdempotencyKey.for_message(request))
+        job = await self._bulk.cancel(normalize_request_id(request.job_id), IdempotencyKey.for_message(request))
         return service.CancelJobResponse(job=encode(job, bulk_pb2.Job))
 
     async def ListDeadLetters(
@@ -68,7 +69,7 @@ class BulkServicer(grpc_bulk.BulkServiceServicer):
         """Return a page of the dead letters of a job."""
         size = request.page_size or DEFAULT_PAGE_SIZE
         (after,) = decode_page_token(request, int) or (-1,)
-        letters = await self._jobs.list_dead_letters(_get_job_id(request), after, size + 1)
+        letters = await self._jobs.list_dead_letters(normalize_request_id(request.job_id), after, size + 1)
         token = encode_page_token(request, letters[size - 1].index) if len(letters) > size else ""
         messages = [encode(letter, bulk_pb2.DeadLetter) for letter in letters[:size]]
         return service.ListDeadLettersResponse(dead_letters=messages, next_page_token=token)
@@ -77,14 +78,5 @@ class BulkServicer(grpc_bulk.BulkServiceServicer):
         self, request: service.RetryDeadLettersRequest, context: Any
     ) -> service.RetryDeadLettersResponse:
         """Queue the dead letters of a job again."""
-        job = await self._bulk.retry(_get_job_id(request), IdempotencyKey.for_message(request))
+        job = await self._bulk.retry(normalize_request_id(request.job_id), IdempotencyKey.for_message(request))
         return service.RetryDeadLettersResponse(job=encode(job, bulk_pb2.Job))
-
-
-class _NamesJob(Protocol):
-    job_id: str
-
-
-def _get_job_id(request: _NamesJob) -> str:
-    """Return the id of the job that a request names: the `request_id` with which it was submitted, normalized."""
-    return normalize_request_id(request.job_id)
