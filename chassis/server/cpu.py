@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 from chassis.errors import ResourceExhausted
@@ -42,7 +43,7 @@ class CpuPool:
                 retry_after=RETRY_SECONDS,
             )
         loop = asyncio.get_running_loop()
-        future = self._executor.submit(copy_context().run, _run_job, job, args, kwargs)
+        future = self._executor.submit(copy_context().run, partial(job, *args, **kwargs))
         self._jobs += 1
         future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._count_finished))
         return await asyncio.wrap_future(future)
@@ -53,7 +54,3 @@ class CpuPool:
     async def close(self) -> None:
         """Cancel waiting jobs, and wait for running ones."""
         await asyncio.to_thread(self._executor.shutdown, wait=True, cancel_futures=True)
-
-
-def _run_job(job: Callable[..., R], args: tuple[object, ...], kwargs: dict[str, object]) -> R:
-    return job(*args, **kwargs)

@@ -63,16 +63,14 @@ class ServiceGate:
             raise Unavailable(f"{self.name} is starting", reason="SERVICE_STARTING", retry_after=RETRY_SECONDS)
 
 
+@dataclass(slots=True)
 class _CallInProgress:
-    """A call in progress."""
+    """A call in progress; `task` handles it."""
 
-    __slots__ = ("began", "metadata", "span", "task")
-
-    def __init__(self, metadata: Metadata, span: Span) -> None:
-        self.metadata = metadata
-        self.span = span
-        self.began = time.monotonic()
-        self.task: asyncio.Task[object] | None = None
+    metadata: Metadata
+    span: Span
+    began: float = field(default_factory=time.monotonic)
+    task: asyncio.Task[object] | None = None
 
 
 class MethodEdge:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from chassis.errors import shorten
 from chassis.logging import get_logger
 
 READ_SECONDS = 2.0
@@ -50,7 +49,7 @@ async def _read_page(client: HttpClient, url: str, key: str) -> Any:
             response = await client.get(url, headers={"Authorization": f"Bearer {key}"})
         return response.json() if response.status_code == 200 else None
     except Exception as error:
-        _log.info("context size cannot be read from the server", url=url, error=shorten(type(error).__name__))
+        _log.info("context size cannot be read from the server", url=url, error=type(error).__name__)
         return None
 
 
