@@ -10,12 +10,14 @@ import base64
 import hashlib
 import json
 from collections.abc import Collection
+from datetime import datetime
 from typing import Any
 
 from google.protobuf.message import Message
 
 from chassis.errors import InvalidArgument, Violation
 from chassis.json_texts import has_surrogates
+from libs.storage.timestamps import from_microseconds, to_microseconds
 
 _PAGE_FIELDS = ("page_token", "page_size")
 _DIGEST_BYTES = 8
@@ -31,18 +33,21 @@ class PageTokenInvalid(InvalidArgument):
         super().__init__(rule, violations=[Violation("page_token", rule)])
 
 
-def encode_page_token(request: Message, *cursor: str | int, ignored: Collection[str] = (), scope: str = "") -> str:
+def encode_page_token(
+    request: Message, *cursor: str | int | datetime, ignored: Collection[str] = (), scope: str = ""
+) -> str:
     """Return the token of the page that continues `request` after `cursor`.
 
     `ignored` names further fields of the request that may change between pages. `scope` binds the token to a part of
     the query that the request does not hold, such as the caller's tenant.
     """
     digest = _query_digest(request, ignored, scope)
-    return base64.urlsafe_b64encode(digest + json.dumps(cursor, ensure_ascii=False).encode()).decode()
+    content = json.dumps(cursor, ensure_ascii=False, default=to_microseconds)
+    return base64.urlsafe_b64encode(digest + content.encode()).decode()
 
 
 def decode_page_token(
-    request: Message, *kinds: type[str] | type[int], ignored: Collection[str] = (), scope: str = ""
+    request: Message, *kinds: type[str | int | datetime], ignored: Collection[str] = (), scope: str = ""
 ) -> tuple[Any, ...] | None:
     """Return the cursor of the page that `request` asks for, values of these kinds; None for the first page.
 
@@ -58,16 +63,21 @@ def decode_page_token(
         raise PageTokenInvalid from None
     if digest != _query_digest(request, ignored, scope):
         raise PageTokenInvalid
-    if not isinstance(cursor, list) or [type(value) for value in cursor] != list(kinds):
+    if not isinstance(cursor, list) or len(cursor) != len(kinds):
         raise PageTokenInvalid
-    if not all(_is_cursor_value(value) for value in cursor):
-        raise PageTokenInvalid
-    return tuple(cursor)
+    return tuple(map(_decode_cursor_value, kinds, cursor))
 
 
-def _is_cursor_value(value: str | int) -> bool:
-    """Return whether a database can compare its rows with a value; all of ours are texts and positions."""
-    return 0 <= value < 2**63 if isinstance(value, int) else not has_surrogates(value)
+def _decode_cursor_value(kind: type[str | int | datetime], value: Any) -> str | int | datetime:
+    """Return a value with which a database can compare its rows: a text, a position or a time."""
+    if type(value) is str and kind is str and not has_surrogates(value):
+        return value
+    if type(value) is int and kind is not str and 0 <= value < 2**63:
+        try:
+            return from_microseconds(value) if kind is datetime else value
+        except OverflowError:
+            pass
+    raise PageTokenInvalid
 
 
 def _query_digest(request: Message, ignored: Collection[str], scope: str) -> bytes:

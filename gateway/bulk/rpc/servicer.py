@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from datetime import datetime
 from typing import Any
 
 from chassis.idempotency import normalize_request_id
@@ -15,7 +16,6 @@ from hansei.gateway.v1 import bulk_service_pb2 as service
 from hansei.gateway.v1 import bulk_service_pb2_grpc as grpc_bulk
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.page_tokens import decode_page_token, encode_page_token
-from libs.storage.timestamps import from_microseconds, to_microseconds
 
 DEFAULT_PAGE_SIZE = 50
 
@@ -43,13 +43,9 @@ class BulkServicer(grpc_bulk.BulkServiceServicer):
         """Return a page of jobs, newest first."""
         size = request.page_size or DEFAULT_PAGE_SIZE
         dataset = request.dataset if request.HasField("dataset") else None
-        cursor = decode_page_token(request, int, str)
-        before = None if cursor is None else (from_microseconds(cursor[0]), cursor[1])
-        jobs = await self._jobs.list_jobs(dataset, before, size + 1)
-        token = ""
-        if len(jobs) > size:
-            last = jobs[size - 1]
-            token = encode_page_token(request, to_microseconds(last.created_at), last.key)
+        jobs = await self._jobs.list_jobs(dataset, decode_page_token(request, datetime, str), size + 1)
+        last = jobs[size - 1] if len(jobs) > size else None
+        token = encode_page_token(request, last.created_at, last.key) if last else ""
         return service.ListJobsResponse(jobs=[encode(job, bulk_pb2.Job) for job in jobs[:size]], next_page_token=token)
 
     async def WatchJob(self, request: service.WatchJobRequest, context: Any) -> AsyncIterator[service.WatchJobResponse]:

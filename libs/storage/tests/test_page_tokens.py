@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -30,6 +31,13 @@ def test_the_first_page_has_no_cursor() -> None:
 def test_a_token_returns_its_cursor(number: int, text: str) -> None:
     token = encode_page_token(QUERY, number, text)
     assert decode_page_token(following(QUERY, token), int, str) == (number, text)
+
+
+def test_a_token_returns_a_time_and_refuses_one_that_no_clock_shows() -> None:
+    time = datetime(2026, 11, 28, 21, 5, 0, 123_456, UTC)
+    assert decode_page_token(following(QUERY, encode_page_token(QUERY, time, "a")), datetime, str) == (time, "a")
+    with pytest.raises(PageTokenInvalid):
+        decode_page_token(following(QUERY, encode_page_token(QUERY, 2**62, "a")), datetime, str)
 
 
 def test_the_page_size_may_change_between_pages() -> None:

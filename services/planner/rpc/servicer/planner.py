@@ -15,7 +15,6 @@ from hansei.planner.v1 import planner_service_pb2_grpc as rpc
 from libs.llm.usage import collect_usage, encode_usage
 from libs.storage.idempotency import IdempotencyKey
 from libs.storage.page_tokens import decode_page_token, encode_page_token
-from libs.storage.timestamps import from_microseconds, to_microseconds
 from services.planner.domain.errors import EmptyQuery, PriceUnknown
 from services.planner.domain.events import Budget
 from services.planner.domain.fold import replay
@@ -147,22 +146,21 @@ class PlannerServicer(rpc.PlannerServiceServicer):
     async def ListExecutions(self, request: api.ListExecutionsRequest, context: Any) -> api.ListExecutionsResponse:
         """List executions, newest first."""
         size = request.page_size or _PAGE_SIZE
-        cursor = decode_page_token(request, int, str)
         status = decode_enum(pb.ExecutionStatus.DESCRIPTOR, request.status)
         execution_filter = ExecutionFilter(
             status=None if status is None else ExecutionStatus(status),
             query_contains=request.query_contains,
             started_after=decode_time(request, "started_after"),
-            before=None if cursor is None else (from_microseconds(cursor[0]), cursor[1]),
+            before=decode_page_token(request, datetime, str),
             limit=size + 1,
             prefix=request.prefix,
         )
         executions = await self._executions.store.list_executions(execution_filter)
         page = executions[:size]
-        last = (to_microseconds(page[-1].start_time), page[-1].execution_id) if len(executions) > size else None
+        last = page[-1] if len(executions) > size else None
         return api.ListExecutionsResponse(
             executions=[encode(summary, api.ExecutionSummary) for summary in page],
-            next_page_token=encode_page_token(request, *last) if last else "",
+            next_page_token=encode_page_token(request, last.start_time, last.execution_id) if last else "",
         )
 
     async def CancelExecution(self, request: api.CancelExecutionRequest, context: Any) -> api.CancelExecutionResponse:
