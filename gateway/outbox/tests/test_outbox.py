@@ -233,6 +233,13 @@ async def test_a_full_outbox_stores_no_more_and_fails_no_learning(tmp_path: Path
         assert system.archive.stored == ["t-1", "t-3"]
 
 
+async def test_trajectories_that_are_added_at_once_do_not_exceed_the_limit_together(tmp_path: Path) -> None:
+    async with open_outbox(tmp_path, max_bytes=100) as system:
+        await asyncio.gather(*(system.outbox.add(make_request(f"t-{number}")) for number in range(10)))
+        assert 0 < await system.repository.sum_bytes() <= 100
+        assert system.results[DeliveryResult.NOT_STORED] == 10 - len(await system.repository.list_entries(10))
+
+
 async def test_an_unavailable_database_fails_no_learning(tmp_path: Path) -> None:
     async with open_outbox(tmp_path) as system:
         await system.database.close()

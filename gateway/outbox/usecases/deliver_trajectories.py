@@ -103,18 +103,20 @@ class TrajectoryOutbox:
                 max_message_bytes=self._max_message_bytes,
             )
             return
+        if self._waiting_bytes + len(payload) > self._max_bytes:
+            self._count(DeliveryResult.NOT_STORED)
+            log.warning(
+                "outbox is full; a learned trajectory is not archived",
+                trajectory=request.trajectory.id,
+                dataset=request.dataset,
+                max_bytes=self._max_bytes,
+            )
+            return
+        self._waiting_bytes += len(payload)
         try:
-            if self._waiting_bytes + len(payload) > self._max_bytes:
-                self._count(DeliveryResult.NOT_STORED)
-                log.warning(
-                    "outbox is full; a learned trajectory is not archived",
-                    trajectory=request.trajectory.id,
-                    dataset=request.dataset,
-                    max_bytes=self._max_bytes,
-                )
-                return
             await self._store.add(payload)
         except HanseiError as error:
+            self._waiting_bytes -= len(payload)
             self._count(DeliveryResult.NOT_STORED)
             log.warning(
                 "outbox is unavailable; a learned trajectory is not archived",
@@ -123,7 +125,6 @@ class TrajectoryOutbox:
                 error=str(error),
             )
             return
-        self._waiting_bytes += len(payload)
         self._added.set()
 
     async def run(self) -> None:
