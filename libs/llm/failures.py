@@ -118,7 +118,7 @@ def _find_status(error: BaseException) -> int | None:
 
 
 def _retry_after(error: BaseException, now: Callable[[], datetime]) -> float | None:
-    """Retry-After in seconds (RFC 9110, 10.2.3: seconds or a date); None when absent or unreadable."""
+    """Return the Retry-After in seconds (RFC 9110, 10.2.3: seconds or a date); None if absent or unreadable."""
     headers = getattr(getattr(error, "response", None), "headers", None)
     value = headers.get("retry-after") if headers is not None else None
     if not isinstance(value, str):

@@ -38,7 +38,7 @@ class ApiKey:
 
     @property
     def principal(self) -> Principal:
-        """The caller that the key authenticates."""
+        """Return the caller that the key authenticates."""
         name = f"{self.label}.{self.id[:8]}"
         return Principal(name, self.tenant, frozenset(self.scopes), self.allowance, self.expires_at, self.id)
 

@@ -118,7 +118,7 @@ class AuthorizedCall:
         return self.principal.owns(name)
 
     def _check_author(self, resource: NamedResource) -> None:
-        """Trust in a change may depend on its author, so only admin may name another one."""
+        """Set the author of a change. Trust in a change may depend on it, so only admin may name another one."""
         if resource.value in ("", self.principal.name):
             setattr(resource.message, resource.field, self.principal.name)
         elif ADMIN not in self.principal.scopes:

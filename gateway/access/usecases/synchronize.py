@@ -36,11 +36,11 @@ class Synchronization:
         await repeat(self._interval_seconds, self.synchronize, first_pause=self._interval_seconds)
 
     async def try_once(self) -> None:
-        """Synchronise, and log a database that fails."""
+        """Synchronise before the process ends, and log a database that fails."""
         try:
             await self.synchronize()
         except HanseiError as error:
-            log.warning("api key refresh failed; using cached keys", error=error.message)
+            log.warning("calls of credentials were not saved; other gateways miss them", error=error.message)
 
     async def synchronize(self) -> None:
         """End calls of revoked credentials, save last uses and counts, read the totals. Raises StoreUnavailable."""

@@ -33,7 +33,7 @@ class MaintenancePolicy:
 
     @property
     def interval_seconds(self) -> float:
-        """Several intervals within a lease."""
+        """Return the seconds between two rounds of maintenance: several within a lease."""
         return min(5.0, self.lease.total_seconds() / 4)
 
 
