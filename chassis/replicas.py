@@ -237,7 +237,7 @@ async def _resolve_forever(
         try:
             replace(await lookup(host, port))
             failed = False
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # UnicodeError: the host cannot be a name of DNS
             if not failed:
                 log.warning(
                     "resolving replicas failed; using the last known addresses",
@@ -292,7 +292,7 @@ class NameLookup:
         self._names: dict[str, str] = {}
 
     async def __call__(self, host: str, port: int) -> list[ReplicaAddress]:
-        """Return the addresses, sorted. Raises `OSError`."""
+        """Return the addresses, sorted. Raises `OSError`, and `UnicodeError` for a host that cannot be a name."""
         infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         families = {info[0] for info in infos}
         family = socket.AF_INET if socket.AF_INET in families else socket.AF_INET6

@@ -14,7 +14,15 @@ import pytest
 from chassis import OwnServer, Peers, ServiceSettings, errors, replicas, serve
 from chassis.channels import OWN
 from chassis.connection import Connection
-from chassis.replicas import OwnShare, ReplicaAddress, Replicas, name_addresses, parse_static_list, rank_names
+from chassis.replicas import (
+    NameLookup,
+    OwnShare,
+    ReplicaAddress,
+    Replicas,
+    name_addresses,
+    parse_static_list,
+    rank_names,
+)
 from chassis.tests.conftest import Connect, Serve, ServedProbe, wait_until
 from chassis.tests.probe import SERVICE, Probe, pb, policies, service, stub
 from chassis.tests.process import probe_process
@@ -229,6 +237,21 @@ async def test_addresses_are_resolved_again(scripted_replicas: Any) -> None:
     await wait_until(lambda: gone.name in found.names)
     names = {dataset: found.choose(dataset)[0].address.name for dataset in DATASETS}
     assert names == {dataset: owner.address.name for dataset, owner in before.items()}
+
+
+async def test_a_host_that_cannot_be_a_name_of_dns_stops_no_resolution(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replicas, "RESOLVE_SECONDS", 0.001)
+    lookups = 0
+
+    async def look_up(host: str, port: int) -> list[ReplicaAddress]:
+        nonlocal lookups
+        lookups += 1
+        return await NameLookup()(host, port)
+
+    running = asyncio.create_task(OwnShare("search", "search..svc:50053", "ipv4:127.0.0.1:1", look_up).run())
+    await wait_until(lambda: lookups > 1 or running.done())
+    assert not running.done()
+    running.cancel()
 
 
 def test_a_replica_that_leaves_moves_only_its_own_share() -> None:
