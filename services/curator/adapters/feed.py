@@ -24,13 +24,14 @@ READ_AT_ONCE = 100
 
 
 class _Tail:
-    """The newest revisions of a dataset, without gap, and the event of the next one."""
+    """The newest revisions of a dataset, without gap, the event of the next one, and the turn to read the store."""
 
     def __init__(self) -> None:
         self.head = 0
         self.newest: deque[Revision] = deque()
         self.changes = 0
         self.next = asyncio.Event()
+        self.reading = asyncio.Lock()
 
     def advance(self, head: int) -> None:
         """Wake the watchers if `head` is a new revision."""
@@ -72,7 +73,6 @@ class RevisionFeed:
         self._poll_seconds = poll_seconds
         self._sleep = sleep
         self._tails: dict[str, _Tail] = {}
-        self._reading: dict[str, asyncio.Lock] = {}
 
     def publish(self, revision: Revision) -> None:
         """Wake the watchers of a revision that is on disk."""
@@ -101,12 +101,12 @@ class RevisionFeed:
         if tail.head and tail.head <= number:
             return []
         # Watchers that wake together take turns; all but the first find the revisions in the cache.
-        async with self._reading.setdefault(dataset, asyncio.Lock()):
+        async with tail.reading:
             if cached := tail.list_revisions_after(number):
                 return cached
             revisions = await self._store.list_revisions_after(dataset, number, READ_AT_ONCE)
             for revision in revisions:
-                if revision.number > number and (not tail.newest or revision.number == tail.newest[-1].number + 1):
+                if not tail.newest or revision.number == tail.newest[-1].number + 1:
                     tail.append(revision)
             tail.advance(revisions[-1].number if revisions else number)
             return revisions

@@ -84,8 +84,9 @@ class EmbedNewTexts:
             except (HanseiError, TimeoutError) as error:
                 if not embedded:
                     self._paused_until = self._clock() + PAUSE_SECONDS
-                missing, cause = len(texts) - len(embedded), str(error) or "the time limit has passed"
                 _log.warning(
-                    "embedding before the commit failed; search will embed the texts", texts=missing, error=str(cause)
+                    "embedding before the commit failed; search will embed the texts",
+                    texts=len(texts) - len(embedded),
+                    error=str(error) or "the time limit has passed",
                 )
         return {**await self._embedder.get_cached(texts), **embedded}

@@ -104,14 +104,13 @@ def encode_embedding(model_id: str, vector: Float32s | None) -> pb.Embedding:
     return pb.Embedding(model_id=model_id, dimension=len(vector), values=vector.astype("<f4", copy=False).tobytes())
 
 
-def encode_playbook_part(snapshot: Snapshot, stored: Sequence[StoredBullet]) -> pb.Playbook:
-    """Return the message of some bullets of a playbook."""
+def encode_playbook_head(snapshot: Snapshot) -> pb.Playbook:
+    """Return the message of a playbook without its bullets."""
     return pb.Playbook(
         dataset=snapshot.dataset,
         revision=snapshot.revision,
         created_at=encode_timestamp(snapshot.created_at),
         updated_at=encode_timestamp(snapshot.updated_at),
-        bullets=[encode_stored_bullet(bullet) for bullet in stored],
     )
 
 

@@ -79,7 +79,7 @@ class PlaybookFeed:
             message = convert.encode_revision(revision)
             vectors = await self._load_vectors([change.after for change in revision.changes], model_id)
             for change, change_message in zip(revision.changes, message.changes, strict=True):
-                if (vector := _decode_vector(change.after, vectors)) is not None:
+                if (vector := _find_vector(change.after, vectors)) is not None:
                     change_message.embedding.CopyFrom(convert.encode_embedding(model_id, vector))
             self._messages[key] = self._size.fit_revision(message)
         return message
@@ -107,7 +107,7 @@ class PlaybookFeed:
         size = 0
         for bullet in stored:
             message = convert.encode_stored_bullet(bullet)
-            embedding = convert.encode_embedding(model_id, _decode_vector(bullet, vectors))
+            embedding = convert.encode_embedding(model_id, _find_vector(bullet, vectors))
             added = message.ByteSize() + embedding.ByteSize()
             if parts[-1].playbook.bullets and size + added > self._size.max_part:
                 parts.append(_build_part(snapshot))
@@ -128,10 +128,10 @@ class PlaybookFeed:
 
 def _build_part(snapshot: Snapshot) -> service_pb.PlaybookPart:
     committed_at = convert.encode_timestamp(snapshot.committed_at)
-    return service_pb.PlaybookPart(playbook=convert.encode_playbook_part(snapshot, []), committed_at=committed_at)
+    return service_pb.PlaybookPart(playbook=convert.encode_playbook_head(snapshot), committed_at=committed_at)
 
 
-def _decode_vector(stored: StoredBullet | None, vectors: Mapping[str, Float32s]) -> Float32s | None:
+def _find_vector(stored: StoredBullet | None, vectors: Mapping[str, Float32s]) -> Float32s | None:
     return None if stored is None or stored.bullet.retired else vectors.get(_get_searched_text(stored))
 
 

@@ -41,7 +41,7 @@ class PlaybookReads:
             revision = await self._store.find_revision_at(request.dataset, time)
         snapshot = await self._store.load(request.dataset, revision)
         rest = [stored for stored in snapshot.list_bullets() if stored.slot > last]
-        playbook = convert.encode_playbook_part(snapshot, [])
+        playbook = convert.encode_playbook_head(snapshot)
         playbook.bullets.extend(self._size.fill_page(map(convert.encode_stored_bullet, rest)))
         count = len(playbook.bullets)
         more = count < len(rest)
