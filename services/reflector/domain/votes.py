@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from libs.trajectories.actions import ToolUse
 from services.reflector.domain.outcome import Outcome
@@ -25,6 +26,14 @@ _SAYS: dict[Signal, str] = {
 _UNPROVEN = "No other evidence supports this, so it gives no vote."
 
 
+@dataclass(frozen=True, slots=True)
+class _DistinctActions:
+    """The first failure of each kind, and the operations that worked: a trajectory may repeat each a thousand times."""
+
+    failures: tuple[ToolUse, ...]
+    operations: tuple[str, ...]
+
+
 def resolve_bullets(
     used_bullet_ids: Sequence[str], bullets: Sequence[UsedBullet]
 ) -> tuple[list[UsedBullet], list[str]]:
@@ -43,8 +52,9 @@ def vote_on_bullets(
     manipulate the votes on the bullets it was served.
     """
     cited = find_cited_ids(trajectory, bullets)
+    distinct = _select_distinct(actions)
     for bullet in bullets:
-        tag, reason = _choose_tag(bullet, bullet.id in cited, trajectory, actions, outcome)
+        tag, reason = _choose_tag(bullet, bullet.id in cited, trajectory, distinct, outcome)
         if tag != "neutral" and not outcome.is_proven:
             tag, reason = "neutral", f"{reason} {_UNPROVEN}"
         yield BulletEvaluation(bullet_id=bullet.id, tag=tag, reason=reason)
@@ -57,20 +67,27 @@ def find_cited_ids(trajectory: Trajectory, bullets: Sequence[UsedBullet]) -> fro
     return frozenset(trajectory.cited_bullet_ids) | {bullet.id for bullet in bullets if f"[{bullet.id}]" in text}
 
 
+def _select_distinct(actions: Sequence[ToolUse]) -> _DistinctActions:
+    failures: dict[str, ToolUse] = {}
+    for action in actions:
+        if action.error is not None:
+            failures.setdefault(action.error_kind, action)
+    operations = dict.fromkeys(action.operation for action in actions if action.is_success)
+    return _DistinctActions(tuple(failures.values()), tuple(operations))
+
+
 def _choose_tag(
-    bullet: UsedBullet, cited: bool, trajectory: Trajectory, actions: Sequence[ToolUse], outcome: Outcome
+    bullet: UsedBullet, cited: bool, trajectory: Trajectory, actions: _DistinctActions, outcome: Outcome
 ) -> tuple[Tag, str]:
-    error = next((action for action in actions if action.error is not None and _warns_of(bullet, action)), None)
+    error = next((action for action in actions.failures if _warns_of(bullet, action)), None)
     if outcome.is_success:
         if cited:
             return "helpful", f"It was cited, and {_SAYS[outcome.signal]} says that the task succeeded."
-        heeded = next(
-            (action for action in actions if action.is_success and f"`{action.operation}`" in bullet.content), None
-        )
+        heeded = next((operation for operation in actions.operations if f"`{operation}`" in bullet.content), None)
         if heeded is not None and error is None:
             return (
                 "helpful",
-                f"The agent called {heeded.operation}, the subject of this, without the failure that it warns of, and "
+                f"The agent called {heeded}, the subject of this, without the failure that it warns of, and "
                 f"{_SAYS[outcome.signal]} says that it succeeded.",
             )
         return "neutral", "The task succeeded, but nothing shows that the agent used this."

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from libs.trajectories.actions import extract_actions
+from libs.trajectories.actions import ToolUse, extract_actions
+from services.reflector.domain import votes
 from services.reflector.domain.outcome import Outcome
 from services.reflector.domain.reflection import BulletEvaluation, UsedBullet
 from services.reflector.domain.trajectory import Trajectory
@@ -72,3 +73,17 @@ def test_a_heeded_warning_is_helpful() -> None:
 def test_an_interrupted_trajectory_gives_neutral_votes() -> None:
     broken = build_trajectory(says("x"), cited_bullet_ids=("ts-00002",), error_message="TimeoutError")
     assert vote(OTHER, broken, FAILED).tag == "neutral"
+
+
+def test_a_failure_that_is_repeated_is_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = []
+    warns_of = votes._warns_of
+
+    def record_and_compare(bullet: UsedBullet, action: ToolUse) -> bool:
+        compared.append(action.call_step)
+        return warns_of(bullet, action)
+
+    monkeypatch.setattr(votes, "_warns_of", record_and_compare)
+    failing = [calls("bash", {"command": "ls x"}), returns("Error: no such file 'x'")] * 50
+    assert vote(OTHER, build_trajectory(*failing), FAILED).tag == "neutral"
+    assert compared == [0]
