@@ -118,9 +118,11 @@ class IdempotencyTable:
         row = None if key is None else connection.execute(self._row, {"id": key.row_id}).first()
         return None if row is None or key is None else _read_matching_response(row, key)
 
-    def find_request(self, connection: Connection, request_id: str, method: str) -> tuple[bytes, bytes] | None:
+    def find_request(
+        self, connection: Connection, request_id: str, method: str, scope: str = ""
+    ) -> tuple[bytes, bytes] | None:
         """Return the payload and the response stored for a request id; None if no call of `method` is."""
-        row = connection.execute(self._row, {"id": normalize_request_id(request_id)}).first()
+        row = connection.execute(self._row, {"id": f"{scope}{normalize_request_id(request_id)}"}).first()
         return (bytes(row.payload), bytes(row.response)) if row is not None and row.method == method else None
 
     def store_response(

@@ -232,7 +232,7 @@ async def test_a_repeated_request_calls_no_model_and_changes_nothing(store: SqlP
     first = await agent.run_once(reflection(), "d", KEY, encode, payload=b"asked")
     again = await agent.run_once(reflection(), "d", KEY, encode, payload=b"asked")
     assert (first, again, len(curator.requests)) == (b"1 ADD: 1, UPDATE: 0, DELETE: 0", first, 1)
-    assert await store.find_request("id-1", "Curate") == (b"asked", first)
+    assert await store.find_request("d", "id-1", "Curate") == (b"asked", first)
     with pytest.raises(RequestIdReused):
         await agent.run_once(reflection(), "d", IdempotencyKey("id-1", "Curate", b"other"), encode)
 

@@ -214,7 +214,7 @@ async def test_a_repeated_request_gets_the_stored_answer(store: SqlPlaybookStore
     first = await store.write("d", run_once(key, add_bullet, b"payload"))
     second = await store.write("d", run_once(key, add_bullet))
     assert (first, second, await store.find_response(key)) == (b"answer 1", b"answer 1", b"answer 1")
-    assert await store.find_request("id-1", "ApplyDeltas") == (b"payload", b"answer 1")
+    assert await store.find_request("d", "id-1", "ApplyDeltas") == (b"payload", b"answer 1")
     assert len(await bullets(store)) == 1
     with pytest.raises(RequestIdReused):
         await store.write("d", run_once(IdempotencyKey("id-1", "ApplyDeltas", b"other"), add_bullet))

@@ -161,8 +161,8 @@ class PlaybookStore(Protocol):
     async def find_response(self, key: IdempotencyKey) -> bytes | None:
         """Return the stored response of a request that is done. Raises RequestIdReused."""
 
-    async def find_request(self, request_id: str, method: str) -> tuple[bytes, bytes] | None:
-        """Return the payload and the response of a request that is done, None when none is known."""
+    async def find_request(self, dataset: str, request_id: str, method: str) -> tuple[bytes, bytes] | None:
+        """Return the payload and the response of a request of a dataset's tenant that is done, else None."""
 
     async def load(self, dataset: str, revision: int | None = None) -> Snapshot:
         """Return the bullets as of a revision (None = the newest). Raises RevisionAhead."""

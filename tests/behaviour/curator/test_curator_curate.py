@@ -225,6 +225,20 @@ async def test_a_committed_curation_can_be_read_again(tmp_path: Path) -> None:
             await curators.GetCuration(read)
 
 
+async def test_tenants_share_no_curations(tmp_path: Path) -> None:
+    async with curator(tmp_path, llm_provider="offline") as (curators, _):
+        curation = request()
+        for dataset in ("acme--d", "evil--d"):
+            curation.dataset = dataset
+            prepare = curator_pb.PrepareCurationRequest(request_id=curation.request_id, dataset=dataset)
+            assert not (await curators.PrepareCuration(prepare)).HasField("committed")
+            answer = await curators.Curate(curation)
+            assert answer.revision == 1
+            assert (await curators.PrepareCuration(prepare)).committed.response == answer
+            read = curator_pb.GetCurationRequest(request_id=curation.request_id, dataset=dataset)
+            assert (await curators.GetCuration(read)).response == answer
+
+
 async def test_preparing_reads_the_served_bullets_or_the_committed_curation(tmp_path: Path) -> None:
     async with curator(tmp_path, llm_provider="offline") as (curators, playbooks):
         await curators.Curate(request())

@@ -145,6 +145,21 @@ async def test_a_repeated_request_changes_nothing(stub: Stub) -> None:
         await stub.ApplyDeltas(request)
 
 
+async def test_tenants_share_no_request_ids(stub: Stub) -> None:
+    request_id = new_id()
+    for dataset in ("acme--d", "evil--d", "d"):
+        request = service_pb.ApplyDeltasRequest(request_id=request_id, dataset=dataset, deltas=[add("one")])
+        assert (await stub.ApplyDeltas(request)).revision == 1
+        assert (await stub.ApplyDeltas(request)).revision == 1  # the stored response
+        request.deltas[0].content = "other"
+        with pytest.raises(RequestIdReused):
+            await stub.ApplyDeltas(request)
+    with pytest.raises(RequestIdReused):
+        await stub.ApplyDeltas(
+            service_pb.ApplyDeltasRequest(request_id=request_id, dataset="acme--other", deltas=[add("one")])
+        )
+
+
 async def test_a_conflict_is_reported_with_the_present_text(stub: Stub) -> None:
     await apply(stub, add("one"))
     await apply(stub, update("gene-00001", "theirs"), base=1)

@@ -15,7 +15,7 @@ from libs.embedding.store import TableStore
 from libs.storage.database import Database
 from libs.storage.engines import display_name
 from libs.storage.errors import StoreCorrupt
-from libs.storage.idempotency import IdempotencyKey
+from libs.storage.idempotency import IdempotencyKey, find_scope
 from services.curator.adapters.sql import queries, schema
 from services.curator.adapters.sql.dataset_transaction import SqlDatasetTransaction
 from services.curator.adapters.sql.notifications import listen
@@ -95,9 +95,9 @@ class SqlPlaybookStore:
         """Return the stored response of a request that is done. Raises RequestIdReused."""
         return await self._read(schema.requests.find_response, key)
 
-    async def find_request(self, request_id: str, method: str) -> tuple[bytes, bytes] | None:
-        """Return the payload and the response of a request that is done, else None."""
-        return await self._read(schema.requests.find_request, request_id, method)
+    async def find_request(self, dataset: str, request_id: str, method: str) -> tuple[bytes, bytes] | None:
+        """Return the payload and the response of a request of a dataset's tenant that is done, else None."""
+        return await self._read(schema.requests.find_request, request_id, method, find_scope(dataset))
 
     async def delete_responses(self, older_than: timedelta) -> int:
         """Delete responses stored longer ago than `older_than`, and return their number."""
@@ -158,7 +158,7 @@ class SqlPlaybookStore:
         cached = self._snapshots.get(validate_dataset_name(dataset))
 
         def read_with_request(connection: Connection) -> tuple[Snapshot, tuple[bytes, bytes] | None]:
-            stored = schema.requests.find_request(connection, request_id, method)
+            stored = schema.requests.find_request(connection, request_id, method, find_scope(dataset))
             return queries.read_snapshot(connection, dataset, None, cached), stored
 
         with _add_dataset_to_errors(dataset):

@@ -9,7 +9,7 @@ from chassis.errors import NotFound, RequestIdReused
 from hansei.curator.v1 import curator_service_pb2 as curator_pb
 from hansei.curator.v1 import curator_service_pb2_grpc as curator_grpc
 from libs.llm.usage import collect_usage, encode_usage
-from libs.storage.idempotency import IdempotencyKey
+from libs.storage.idempotency import IdempotencyKey, find_scope
 from services.curator.domain.log import StoredBullet
 from services.curator.rpc.convert import playbook as convert
 from services.curator.rpc.convert.curation import decode_reflection, encode_curation
@@ -45,7 +45,7 @@ class CuratorServicer(curator_grpc.CuratorServiceServicer):
             return await self._agent.run_once(
                 decode_reflection(request.reflection_result),
                 request.dataset,
-                IdempotencyKey.for_message(request),
+                IdempotencyKey.for_message(request, scope=find_scope(request.dataset)),
                 encode,
                 author=request.author,
                 payload=payload,
@@ -73,7 +73,7 @@ class CuratorServicer(curator_grpc.CuratorServiceServicer):
 
     async def GetCuration(self, request: curator_pb.GetCurationRequest, context: Any) -> curator_pb.GetCurationResponse:
         """Return a committed curation with the reflection it came from."""
-        stored = await self._store.find_request(request.request_id, "Curate")
+        stored = await self._store.find_request(request.dataset, request.request_id, "Curate")
         if stored is not None:
             done, response = read_stored_curation(*stored)
             if done.dataset == request.dataset:

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from chassis.server.messages import decode_enum
 from hansei.playbook.v1 import playbook_service_pb2 as service_pb
 from hansei.playbook.v1 import review_pb2
-from libs.storage.idempotency import IdempotencyKey
+from libs.storage.idempotency import IdempotencyKey, find_scope
 from libs.storage.page_tokens import decode_page_token, encode_page_token
 from services.curator.domain.log import RevisionKind, join_by_id
 from services.curator.domain.merge import find_new_texts
@@ -185,7 +185,8 @@ class PlaybookEdits:
         return await self._mutate(request, apply_decision)
 
     async def _mutate(self, request: Any, work: Callable[[DatasetTransaction], Message]) -> bytes:
-        return await mutate(self._store, request.dataset, IdempotencyKey.for_message(request), self._size, work)
+        key = IdempotencyKey.for_message(request, scope=find_scope(request.dataset))
+        return await mutate(self._store, request.dataset, key, self._size, work)
 
     def _build_revocation_response(self, revocation: Revocation) -> service_pb.RevokeTrajectoryResponse:
         page = self._size.fill_page(map(convert.encode_change, revocation.changes))

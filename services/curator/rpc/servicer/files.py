@@ -11,7 +11,7 @@ from typing import Any
 
 from chassis.errors import InvalidArgument, Violation
 from hansei.playbook.v1 import playbook_service_pb2 as service_pb
-from libs.storage.idempotency import IdempotencyKey
+from libs.storage.idempotency import IdempotencyKey, find_scope
 from services.curator.domain import formats
 from services.curator.domain.errors import DatasetDeleted
 from services.curator.domain.formats import PlaybookFormat
@@ -49,7 +49,7 @@ class PlaybookFiles:
         format_, playbook = await asyncio.to_thread(_parse_file, content, head.format)
         origin = build_origin(RevisionKind.IMPORT, head)
 
-        key = IdempotencyKey(head.request_id, "ImportPlaybook", digest.digest())
+        key = IdempotencyKey(head.request_id, "ImportPlaybook", digest.digest(), find_scope(head.dataset))
         stored = await self._store.find_response(key)
         if stored is not None:
             return stored
@@ -74,7 +74,7 @@ class PlaybookFiles:
             work = partial(commit_part, part, await self._embed_new_texts(texts), number == 0)
             if number == len(parts) - 1:
                 return await mutate(self._store, head.dataset, key, self._size, work)
-            part_key = replace(key, method=f"ImportPlaybook/{number}", scope=f"part-{number}/")
+            part_key = replace(key, method=f"ImportPlaybook/{number}", scope=f"{key.scope}part-{number}/")
             encoded = await mutate(self._store, head.dataset, part_key, self._size, work)
             done = service_pb.ImportPlaybookResponse.FromString(encoded)
         raise AssertionError("an import has at least one part")
