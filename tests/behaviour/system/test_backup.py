@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from hansei.client import Client
 from tests.support import systems
 from tests.support.bulk_jobs import build_trajectory, jobs_at
@@ -18,8 +20,6 @@ from tests.support.postgres_server import find_postgres_programs_or_skip, postgr
 
 PAGE = (systems.ROOT / "docs/operations/backup.md").read_text(encoding="utf-8")
 BEFORE, MEANWHILE = 6, 6
-FILES = {"PLAYBOOK_DATA_DIR": "data/playbooks"}
-"""Everything else is under `data` unless it is set."""
 
 
 def commands(heading: str) -> tuple[str, str]:
@@ -69,11 +69,19 @@ def check(system: systems.System, dataset: str, before: list[str]) -> None:
 def test_files_are_copied_while_hansei_learns_and_restored(tmp_path: Path) -> None:
     backup, restore = commands("SQLite")
     dataset = f"backup-{uuid.uuid4().hex[:8]}"
-    with systems.one_process(tmp_path, **FILES) as system:
-        before = backed_up(system, dataset, lambda: shell(backup, tmp_path, {}))
-    shell(restore, tmp_path, {})
-    with systems.one_process(tmp_path, **FILES) as system:
+    directory = {"HANSEI_DATA_DIR": str(tmp_path / "state")}  # not below the working folder's `data`, as of `hansei up`
+    files = {**directory, "PLAYBOOK_DATA_DIR": ""}
+    with systems.one_process(tmp_path, **files) as system:
+        before = backed_up(system, dataset, lambda: shell(backup, tmp_path, directory))
+    shell(restore, tmp_path, directory)
+    with systems.one_process(tmp_path, **files) as system:
         check(system, dataset, before)
+
+
+def test_a_backup_of_a_directory_without_databases_fails(tmp_path: Path) -> None:
+    backup, _ = commands("SQLite")
+    with pytest.raises(AssertionError, match="contains no database"):
+        shell(backup, tmp_path, {"HANSEI_DATA_DIR": str(tmp_path)})
 
 
 def test_servers_are_dumped_while_hansei_learns_and_restored_into_fresh_ones(tmp_path: Path) -> None:
