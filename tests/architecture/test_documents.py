@@ -1,0 +1,45 @@
+"""The documents for developers name what the code has."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import yaml
+from google.protobuf import descriptor_pool
+
+ROOT = Path(__file__).parents[2]
+SERVICES = yaml.safe_load((ROOT / "deploy/services.yaml").read_text(encoding="utf-8"))["services"]
+
+
+def find_calls(caller: str) -> Iterator[tuple[str, str]]:
+    """Yield each callee and each of its methods that the code of a service names."""
+    folder = ROOT / ("gateway" if caller == "gateway" else f"services/{caller}")
+    names = set()
+    for file in folder.rglob("*.py"):
+        # A servicer has methods of its own, which may have the names of methods of others.
+        if "tests" not in file.parts and (caller == "gateway" or "servicer" not in file.parts):
+            nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+            names |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+            names |= {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    for callee in SERVICES[caller]["calls"]:
+        for contract in SERVICES[callee]["serves"]:
+            yield from ((callee, name) for name in read_methods(contract) if name in names)
+
+
+def read_methods(contract: str) -> list[str]:
+    """Return the names of the methods of a contract."""
+    package, _, service = contract.rpartition(".")
+    stem = re.sub(r"(?<!^)(?=[A-Z])", "_", service).lower()
+    import_module(f"{package}.{stem}_pb2")
+    return [method.name for method in descriptor_pool.Default().FindServiceByName(contract).methods]
+
+
+def test_the_table_of_calls_is_that_of_the_code() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("## Calls between services")[2]
+    rows = re.findall(r"^\| (\w+) \| (\w+) \| (.*) \|$", text.partition("\n## ")[0], re.MULTILINE)
+    documented = {(caller, callee, name) for caller, callee, cell in rows for name in re.findall(r"`(\w+)`", cell)}
+    assert documented == {(caller, *call) for caller in SERVICES for call in find_calls(caller)}
