@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
+import pytest
 import yaml
 from google.protobuf import descriptor_pool
+
+from libs.llm.providers import PROVIDERS
 
 ROOT = Path(__file__).parents[2]
 SERVICES = yaml.safe_load((ROOT / "deploy/services.yaml").read_text(encoding="utf-8"))["services"]
@@ -43,3 +46,19 @@ def test_the_table_of_calls_is_that_of_the_code() -> None:
     rows = re.findall(r"^\| (\w+) \| (\w+) \| (.*) \|$", text.partition("\n## ")[0], re.MULTILINE)
     documented = {(caller, callee, name) for caller, callee, cell in rows for name in re.findall(r"`(\w+)`", cell)}
     assert documented == {(caller, *call) for caller in SERVICES for call in find_calls(caller)}
+
+
+@pytest.mark.parametrize("library", sorted(path.parent.name for path in ROOT.glob("libs/*/README.md")))
+def test_the_table_in_the_readme_of_a_library_names_each_module(library: str) -> None:
+    text = (ROOT / "libs" / library / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `.*$", text, re.MULTILINE)
+    listed = {name.removesuffix(".py") for row in rows for name in re.findall(r"`(\w+(?:\.py)?)`", row)}
+    modules = {path.stem for path in (ROOT / "libs" / library).glob("*.py")} - {"__init__"}
+    assert sorted(modules - listed) == []
+
+
+def test_the_readme_of_models_names_each_provider() -> None:
+    text = (ROOT / "libs/llm/README.md").read_text(encoding="utf-8")
+    row = re.search(r"^\| `providers.py` \|.*$", text, re.MULTILINE)
+    assert row
+    assert [name for name in PROVIDERS if not re.search(rf"\b{name}\b", row[0])] == []
