@@ -23,24 +23,24 @@ BETWEEN_ATTEMPTS = timedelta(minutes=10)
 def record_scripts(directory: Path, ids: Sequence[str] = ()) -> list[Path]:
     """Record the scripts named by `ids` (none: all) as JSON files in `directory` and return the files.
 
-    Raises ValueError for an unknown id, before anything is recorded.
+    Raises ValueError for an unknown id, and ScriptBrokenError; both before a file is written.
     """
     unknown = sorted(set(ids) - {script.id for script in SCRIPTS})
     if unknown:
         raise ValueError(f"unknown script {unknown[0]!r}; known: {', '.join(script.id for script in SCRIPTS)}")
-    directory.mkdir(parents=True, exist_ok=True)
-    paths = []
+    trajectories = []
     for number, script in enumerate(SCRIPTS):
         if not ids or script.id in ids:
             created_at = (FIRST_ATTEMPT + number * BETWEEN_ATTEMPTS).strftime("%Y-%m-%dT%H:%M:%SZ")
-            paths.append(record(script, created_at).save(directory))
-    return paths
+            trajectories.append(record(script, created_at))
+    directory.mkdir(parents=True, exist_ok=True)
+    return [trajectory.save(directory) for trajectory in trajectories]
 
 
 def main() -> None:
     """Record from the command line and print the paths of the files."""
     parser = argparse.ArgumentParser(prog="python -m examples.record", description=__doc__)
-    parser.add_argument("ids", nargs="*", metavar="ID", help="attempts to record (default: all)")
+    parser.add_argument("ids", nargs="*", metavar="ID", help="trajectories to record (default: all)")
     parser.add_argument("--out", type=Path, default=TRAJECTORIES, metavar="DIRECTORY", help="where the files go")
     arguments = parser.parse_args()
     try:

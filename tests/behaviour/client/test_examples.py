@@ -134,6 +134,20 @@ def test_a_call_that_ends_otherwise_than_scripted_stops_the_recording() -> None:
         record(script, "2026-01-05T09:00:00Z")
 
 
+def test_a_recording_that_stops_writes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = SCRIPTS[0].task
+
+    def supposes_a_tool(agent: Agent) -> str:
+        agent.does("This works.", "git", command="git commit -m 'Nothing is staged'")
+        return "Committed."
+
+    scripts = (Script("answers", task, lambda agent: task.ground_truth), Script("supposes", task, supposes_a_tool))
+    monkeypatch.setattr("examples.record.SCRIPTS", scripts)
+    with pytest.raises(ScriptBrokenError):
+        record_scripts(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_false_claim_is_a_failure() -> None:
     task = SCRIPTS[0].task
     claim = Script("claims", task, lambda agent: task.ground_truth)
