@@ -1,6 +1,6 @@
 """LangChain with a memory: a retriever for a playbook, and a callback handler that records trajectories.
 
-from hansei.client import Client
+    from hansei.client import Client
     from hansei.client.langchain import PlaybookRetriever, TrajectoryRecorder
 
     with Client() as hansei:
@@ -104,10 +104,8 @@ class PlaybookRetriever(BaseRetriever):
     @property
     def _options(self) -> dict[str, Any]:
         options = {name: getattr(self, name) for name in ("top_k", "sections", "min_confidence", "alpha")}
-        return options | {
-            "allow_missing": True,
-            "budget_tokens": 0,
-        }  # an agent searches before its first trajectory creates the dataset
+        # An agent searches before its first trajectory creates the dataset.
+        return options | {"allow_missing": True, "budget_tokens": 0}
 
     @property
     def _recall_options(self) -> RecallOptions:

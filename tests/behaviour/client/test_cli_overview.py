@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from chassis.deadlines import get_remaining
+from hansei.client import Client
+from hansei.client.cli.service_checks import check_services
 from tests.support import systems
 from tests.support.commands import Hansei, copy_trajectories, dataset, hansei
 
@@ -76,6 +79,12 @@ def test_status_of_an_empty_place_says_how_to_begin(
     assert outcome.code == 0, outcome.err
     assert "There is no playbook yet" in outcome.out
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_time_limit_of_a_check_does_not_limit_later_calls(system: systems.System) -> None:
+    with Client(system.address) as client:
+        checks = [(check.remedy, get_remaining()) for check in check_services(client)]
+    assert checks == [("", None)] * len(checks)
 
 
 def test_an_empty_audit_log_says_when_records_are_written(hansei: Hansei) -> None:

@@ -51,12 +51,14 @@ def check_services(client: Client) -> Iterator[CheckResult]:
     for name, call in _CALLS.items():
         try:
             with time_limit(SECONDS):
-                yield CheckResult(f"server: {name}", f"answers; {call(client)}")
+                fact = call(client)
         except HanseiError as error:
             is_gateway = error.reason == PEER_UNAVAILABLE and client.address in error.message
             yield CheckResult(f"server: {name}", error.message, _suggest_remedy(name, error, is_gateway))
             if is_gateway:
                 return
+        else:
+            yield CheckResult(f"server: {name}", f"answers; {fact}")
 
 
 def _suggest_remedy(name: str, error: HanseiError, is_gateway: bool) -> str:

@@ -96,7 +96,7 @@ class TargetExport:
         path = locate_file(self._project, file.path)
         text = read_file(path)
         line_end = "\r\n" if text and "\r\n" in text else "\n"
-        lines = (text or "").replace("\r\n", "\n").split("\n") if text else []
+        lines = text.replace("\r\n", "\n").split("\n") if text else []
         try:
             block = find_block(lines, self._target.dataset)
             review = self._review_edits(file.path, block)

@@ -37,7 +37,7 @@ def write_bundle(
     results: Sequence[CheckResult],
     log_files: Sequence[Path],
     *,
-    ask_servers: bool = True,
+    ask_servers: bool,
 ) -> dict[str, Any]:
     """Collect all parts, write them to `file`, and return the manifest.
 
