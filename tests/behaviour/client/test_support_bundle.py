@@ -268,6 +268,18 @@ def test_nothing_secret_is_in_it_wherever_it_stood(
     assert "a.py:1 f" in documents(tmp_path / "b.tar.gz")["logs/1-service.log"]
 
 
+@pytest.mark.parametrize("separator", ["\u2028", "\x85"])
+def test_the_text_of_an_exception_is_left_out_whatever_it_contains(
+    hansei: Hansei, tmp_path: Path, separator: str
+) -> None:
+    trace = f'Traceback\n  File "a.py", line 1, in f\nE: a private{separator}lesson'
+    log = tmp_path / "service.log"
+    log.write_text(json.dumps({"event": "broke", "exception": trace}, ensure_ascii=False) + "\n", encoding="utf-8")
+    hansei("doctor", "--bundle", "b.tar.gz", "--no-server", "--log", log)
+    record = json.loads(documents(tmp_path / "b.tar.gz")["logs/1-service.log"])
+    assert record == {"event": "broke", "exception": ["a.py:1 f", "E"]}
+
+
 def test_without_the_server_nobody_is_asked(hansei: Hansei, tmp_path: Path) -> None:
     outcome = hansei("doctor", "--bundle", "b.tar.gz", "--no-server", "--json")
     assert outcome.code == 0, outcome.err

@@ -30,7 +30,7 @@ def collect_logs(files: Sequence[Path], mask: SecretMask) -> Iterator[BundlePart
         except OSError as error:
             yield OmittedPart(f"the log {file}", f"cannot be read: {error.strerror}")
             continue
-        text = "".join(f"{_shorten_line(line, mask)}\n" for line in mask("\n".join(lines)).splitlines())
+        text = "".join(f"{_shorten_line(line, mask)}\n" for line in mask("\n".join(lines)).split("\n"))
         description = f"the last {TAIL_BYTES // 1024} KiB of {file}, shortened"
         yield BundlePart(f"logs/{number}-{file.name}", description, text)
 
@@ -44,7 +44,9 @@ def _read_last_lines(file: Path) -> list[str]:
     with file.open("rb") as stream:
         size = stream.seek(0, 2)
         stream.seek(max(0, size - TAIL_BYTES))
-        lines = stream.read(TAIL_BYTES).decode("utf-8", "replace").splitlines()
+        text = stream.read(TAIL_BYTES).decode("utf-8", "replace")
+    # str.splitlines would also split at U+2028 and others, which a text in a record may contain.
+    lines = text.removesuffix("\n").split("\n")
     return lines if size <= TAIL_BYTES else lines[1:]
 
 
