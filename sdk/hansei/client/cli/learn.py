@@ -96,7 +96,8 @@ def learn(
             learn_in_bulk(client, records, wait, as_json)
             return
         outcomes = _learn(client, records, jobs, as_json, verbose)
-        progress.store([file for file in files if file not in unreadable], outcomes)
+        unreadable_files = set(unreadable)
+        progress.store([file for file in files if file not in unreadable_files], outcomes)
     _fail_without_model(outcomes)
     not_stored = sum(bool(outcome.failure) for outcome in outcomes)
     if unreadable or not_stored:
