@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import partial
@@ -87,16 +87,13 @@ def create_front(
     outbox = build_outbox(settings, database, settings.bulk_executor, archive, settings.max_message_bytes)
     learning = _create_learning(peers, outbox if settings.archive_trajectories else None)
     bulk = build_bulk(settings, database, learning)
-    own = create_chains(peers, create_prompts(settings), learning) | {
-        "hansei.gateway.v1.BulkService": Registration(
-            bulk_service_pb2_grpc.add_BulkServiceServicer_to_server, bulk.servicer
-        )
-    }
     served = {"HANSEI_LISTEN_ADDRESS": settings.listen_address, HTTP_ADDRESS_VARIABLE: settings.http_address}
     access = build_access(settings, database, load_contract(), served, other_methods=OTLP_METHODS)
-    own["hansei.gateway.v1.AccessService"] = Registration(
-        access_service_pb2_grpc.add_AccessServiceServicer_to_server, access.servicer
-    )
+    own = [
+        *_register_chains(peers, create_prompts(settings), learning),
+        Registration(bulk_service_pb2_grpc.add_BulkServiceServicer_to_server, bulk.servicer),
+        Registration(access_service_pb2_grpc.add_AccessServiceServicer_to_server, access.servicer),
+    ]
     otlp = build_otlp(
         settings,
         database,
@@ -106,8 +103,8 @@ def create_front(
         submit=bulk.learning.submit,
         add_owner=partial(access.repository.add_owner, ResourceKind.JOB.value),
     )
-    servicers = {name: registration.servicer for name, registration in own.items()} | _create_servicers(local_services)
-    http = _create_http(settings, peers, servicers, access, otlp.receiver) if settings.http_address else None
+    local = [*own, *(registration for service in local_services for registration in service.registrations)]
+    http = _create_http(settings, peers, local, access, otlp.receiver) if settings.http_address else None
     closing = AsyncExitStack()
 
     async def open_database() -> None:
@@ -129,7 +126,7 @@ def create_front(
 
     return Service(
         name="gateway",
-        registrations=[*own.values(), *create_registrations(OtlpServicer(otlp.receiver)), *pass_through],
+        registrations=[*own, *create_registrations(OtlpServicer(otlp.receiver)), *pass_through],
         start=start,
         drain=drain,
         close=closing.aclose,
@@ -160,34 +157,22 @@ def _create_database(location: str) -> Database:
         )
 
 
-def _create_servicers(services: Sequence[Service]) -> dict[str, object]:
-    """Return the servicers of services by the full names of their gRPC services."""
-    registrations = (registration for service in services for registration in service.registrations)
-    return {name: registration.servicer for registration in registrations for name in collect_handlers(registration)}
-
-
-def create_chains(peers: Peers, prompts: UserPromptBuilder, learning: Learning) -> dict[str, Registration]:
-    """Return the registrations of the chains by the full names of their services."""
-    return {
-        "hansei.gateway.v1.GatewayService": Registration(
-            gateway_service_pb2_grpc.add_GatewayServiceServicer_to_server,
-            GatewayServicer(learning, _create_workflow(peers)),
-        ),
-        "hansei.gateway.v1.RoundsService": Registration(
-            rounds_service_pb2_grpc.add_RoundsServiceServicer_to_server, RoundsServicer(_create_rounds(peers, prompts))
-        ),
-    }
-
-
-def _create_rounds(peers: Peers, prompts: UserPromptBuilder) -> Rounds:
-    return Rounds(
-        workflow=_create_workflow(peers),
+def _register_chains(peers: Peers, prompts: UserPromptBuilder, learning: Learning) -> list[Registration]:
+    workflow = _create_workflow(peers)
+    rounds = Rounds(
+        workflow=workflow,
         evaluator=EvaluatorServiceStub(peers.get_channel("validator")),
         leaderboard=LeaderboardServiceStub(peers.get_channel("validator")),
         prompts=prompts,
         now=lambda: datetime.now(UTC),
         new_id=lambda: str(uuid.uuid4()),
     )
+    return [
+        Registration(
+            gateway_service_pb2_grpc.add_GatewayServiceServicer_to_server, GatewayServicer(learning, workflow)
+        ),
+        Registration(rounds_service_pb2_grpc.add_RoundsServiceServicer_to_server, RoundsServicer(rounds)),
+    ]
 
 
 def _create_learning(peers: Peers, archive: TrajectoryArchive | None) -> Learning:
@@ -208,16 +193,18 @@ def _create_workflow(peers: Peers) -> ReflectionWorkflow:
 
 
 def _create_http(
-    settings: GatewaySettings, peers: Peers, own: Mapping[str, object], access: Access, otlp: ExportReceiver
+    settings: GatewaySettings, peers: Peers, local: Sequence[Registration], access: Access, otlp: ExportReceiver
 ) -> HttpServer:
+    """Return the HTTP server, which calls the servicers of `local` without a connection."""
     # Imports the web framework, which a gateway without HTTP does not need.
     from gateway.http.app import create_app
     from gateway.http.server import HttpServer
 
     contract, progress, wait = load_contract(), CallsInProgress(), settings.overload_retry_seconds
+    servicers = {name: registration.servicer for registration in local for name in collect_handlers(registration)}
     app = create_app(
         contract,
-        ContractMethods(peers.get_channel, contract, own),
+        ContractMethods(peers.get_channel, contract, servicers),
         partial(list_health, peers.get_channel, contract),
         admission=Admission("HTTP requests", settings.max_concurrent_calls, wait),
         streams=Admission("HTTP streams", settings.max_concurrent_streams, wait),
