@@ -90,9 +90,10 @@ class BulkSystem:
         """Retry the dead letters of a job."""
         return await self.jobs.retry(job_id, change_key("RetryDeadLetters", job_id, request_id))
 
-    async def submit(self, count: int, job_id: str = "", size: int = 40) -> tuple[str, str]:
+    async def submit(self, count: int, job_id: str = "", size: int = 40, dataset: str = "d") -> tuple[str, str]:
         """Id and key of a new job."""
-        found, key = await submit_job(self.jobs, messages(count, job_id or str(uuid.uuid4()), size))
+        submission = messages(count, job_id or str(uuid.uuid4()), size, dataset=dataset)
+        found, key = await submit_job(self.jobs, submission)
         return found, key or ""
 
     async def learn(self, key: str, book: ScriptedLearner, policy: RetryPolicy = AT_ONCE) -> BatchLearner:
@@ -114,10 +115,14 @@ def item(number: int, dataset: str = "d") -> bulk.QueuedTrajectory:
 
 
 async def messages(
-    count: int, job_id: str, size: int = 40, items: Sequence[bulk.QueuedTrajectory] | None = None
+    count: int,
+    job_id: str,
+    size: int = 40,
+    items: Sequence[bulk.QueuedTrajectory] | None = None,
+    dataset: str = "d",
 ) -> AsyncIterator[service.SubmitTrajectoriesRequest]:
-    yield service.SubmitTrajectoriesRequest(head=service.JobHead(request_id=job_id, dataset="d", max_iterations=2))
-    whole = items if items is not None else [item(number) for number in range(count)]
+    yield service.SubmitTrajectoriesRequest(head=service.JobHead(request_id=job_id, dataset=dataset, max_iterations=2))
+    whole = items if items is not None else [item(number, dataset) for number in range(count)]
     for start in range(0, len(whole), size):
         batch = service.TrajectoryBatch(trajectories=whole[start : start + size])
         yield service.SubmitTrajectoriesRequest(batch=batch)

@@ -87,6 +87,15 @@ async def test_cancel_and_retry_happen_once_per_request(system: BulkSystem) -> N
         await system.cancel(str(uuid.uuid4()), cancelled)
 
 
+async def test_tenants_choose_ids_of_requests_independently_of_each_other(system: BulkSystem) -> None:
+    jobs = [(await system.submit(2, dataset=dataset))[0] for dataset in ("acme--d", "other--d", "acme--e")]
+    request_id = str(uuid.uuid4())
+    for job_id in jobs[:2]:
+        assert (await system.cancel(job_id, request_id)).dropped == 2
+    with pytest.raises(RequestIdReused):
+        await system.cancel(jobs[2], request_id)
+
+
 async def test_a_cancelled_job_finishes_what_it_had_started_after_a_crash_too(system: BulkSystem) -> None:
     job_id, key = await system.submit(4)
     learned, book = TrajectoryCommit(1, 0, 1, changed=True), ScriptedLearner()

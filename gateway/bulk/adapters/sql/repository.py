@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,7 +14,7 @@ from gateway.bulk.adapters.sql.schema import DEAD, DROPPED, WAITING, job, reques
 from gateway.bulk.domain.errors import JobNotFound, QueueFull
 from gateway.bulk.domain.job import DeadLetter, Job, JobState, JobTotals, NewJob, QueueCapacity
 from libs.storage.database import Database
-from libs.storage.idempotency import IdempotencyKey, RequestDone
+from libs.storage.idempotency import IdempotencyKey, RequestDone, find_scope
 from libs.storage.timestamps import utc_now
 
 FULL_RETRY_SECONDS = 30.0
@@ -146,8 +147,9 @@ class JobRepository:
         return await self._change(job_id, request, revive)
 
     async def _change(self, job_id: str, request: IdempotencyKey, change: Callable[[Connection, Any], None]) -> Job:
-        """Change a job once for each request, and return it."""
-        key = (await self.find(job_id)).key
+        """Change a job once for each request of its tenant, and return it."""
+        found = await self.find(job_id)
+        key, scoped_request = found.key, replace(request, scope=find_scope(found.dataset))
 
         def change_job(connection: Connection) -> Job:
             row = queries.lock_job(connection, key)
@@ -158,7 +160,7 @@ class JobRepository:
                 change(connection, row)
                 return b""
 
-            requests.run_once(connection, request, self._clock(), apply_change, key.encode())
+            requests.run_once(connection, scoped_request, self._clock(), apply_change, key.encode())
             return queries.select_job(connection, job_id)
 
         return await self._database.write(change_job, key)
