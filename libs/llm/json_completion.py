@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 
 MAX_CUTS = 200
@@ -16,8 +17,7 @@ def complete_json(text: str) -> Iterator[str]:
     start = text.find("{")
     if start < 0:
         return
-    cuts = list(_find_cuts(text, start))[-MAX_CUTS:]
-    for end, open_brackets in reversed(cuts):
+    for end, open_brackets in reversed(deque(_find_cuts(text, start), MAX_CUTS)):
         yield text[start:end] + "".join(_CLOSING[bracket] for bracket in reversed(open_brackets))
 
 

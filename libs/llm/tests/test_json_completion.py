@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libs.llm.json_completion import complete_json
+from libs.llm.json_completion import MAX_CUTS, complete_json
 
 WHOLE = '{"a": "x, y", "list": [{"b": [1, 2], "c": "}"}, {"b": [3], "c": "z"}], "end": "last"}'
 
@@ -36,3 +37,14 @@ def test_every_candidate_is_an_object(length: int) -> None:
 @given(st.text(alphabet='{}[]",:\\ a1'))
 def test_any_text_is_read(text: str) -> None:
     list(complete_json(text))
+
+
+def test_a_reply_that_nests_without_end_takes_little_memory() -> None:
+    text = '{"items": ' + "[" * 20_000 + "[]," * 5_000
+    tracemalloc.start()
+    try:
+        assert len(list(complete_json(text))) == MAX_CUTS
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 50_000_000
