@@ -9,13 +9,14 @@ from chassis.logging import get_logger
 from libs.llm.tokens import estimate_tokens
 from services.curator.domain.errors import SimilarityUnavailable
 from services.curator.domain.log import StoredBullet
-from services.curator.domain.similarity import select_relevant
 from services.curator.domain.snapshot import Snapshot
 from services.curator.usecases.similarity import SimilaritySource
 
 MAX_TOKENS = 8_000
 """Estimated tokens of the bullets beside the served ones."""
 MAX_BULLETS = 400
+MAX_NEAREST = 100
+"""The nearest bullets of a playbook of which not all fit."""
 
 _log = get_logger(__name__)
 
@@ -39,19 +40,20 @@ class NearBullets:
         return [stored for stored in bullets if stored.bullet.id in served or stored.slot in slots]
 
     async def _rank(self, playbook: Snapshot, bullets: list[StoredBullet], query: str) -> list[StoredBullet]:
+        """Return the bullets nearest to the query, the nearest first, so that those that are left out matter least."""
         try:
             similarity = await self._source.compare([query], playbook)
         except SimilarityUnavailable as error:
             _log.warning("search for the bullets of a task failed", dataset=playbook.dataset, error=str(error))
             return []
-        return await asyncio.to_thread(select_relevant, similarity, [query], bullets, MAX_BULLETS // 4)
+        return await asyncio.to_thread(similarity.rank, query, bullets, MAX_NEAREST)
 
 
 def _limit(bullets: list[StoredBullet]) -> Iterator[StoredBullet]:
-    """Yield bullets within the limits."""
-    tokens = 0
+    """Yield the first bullets that fit."""
+    remaining = MAX_TOKENS
     for stored in bullets[:MAX_BULLETS]:
-        tokens += estimate_tokens(stored.bullet.content)
-        if tokens > MAX_TOKENS:
-            return
-        yield stored
+        tokens = estimate_tokens(stored.bullet.content)
+        if tokens <= remaining:
+            remaining -= tokens
+            yield stored
