@@ -13,7 +13,7 @@ from libs.prompts.templates import PromptTemplates
 from services.curator.domain.curation import Lesson, Reflection, SectionDefinition
 from services.curator.domain.playbook import Bullet, validate_dataset_name
 from services.curator.domain.review import PendingChange
-from services.curator.prompts.texts import PROMPT_TEXTS, CuratorTexts, build_prompt_values, outline
+from services.curator.prompts.texts import PROMPT_TEXTS, CuratorTexts, build_outline, build_prompt_values
 
 QUERY_CHARS = 4_000
 READ_TOKENS = 8_000
@@ -77,7 +77,7 @@ class CuratorPromptBuilder:
         if material.others:
             count = len(material.bullets)
             title = texts.outline.format(total=count + len(material.others), shown=count)
-            playbook = f"{playbook}\n\n{title}\n{outline(material.others)}"
+            playbook = f"{playbook}\n\n{title}\n{build_outline(material.others)}"
         blocks = [
             ("sections", self._format_sections(material, texts)),
             ("playbook", playbook),

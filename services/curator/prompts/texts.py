@@ -53,7 +53,7 @@ def build_prompt_values(
     shown = "\n\n".join(f"[{bullet.id}] {bullet.section}\n{bullet.content}" for bullet in bullets) or texts.no_bullets
     if others:
         title = texts.outline.format(total=len(bullets) + len(others), shown=len(bullets))
-        shown = f"{shown}\n\n{title}\n{outline(others)}"
+        shown = f"{shown}\n\n{title}\n{build_outline(others)}"
     return {
         "insights": "\n".join(insight.key_insight for insight in insights) or texts.no_insights,
         "bullets": shown,
@@ -61,7 +61,7 @@ def build_prompt_values(
     }
 
 
-def outline(bullets: Sequence[Bullet]) -> str:
+def build_outline(bullets: Sequence[Bullet]) -> str:
     """Return the sections, largest first, with the numbers, ids and first words of their bullets."""
     by_section: dict[str, list[Bullet]] = {}
     for bullet in bullets:

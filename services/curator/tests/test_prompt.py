@@ -20,7 +20,7 @@ from services.curator.domain.errors import InvalidDatasetName
 from services.curator.domain.playbook import Bullet
 from services.curator.domain.review import PendingChange, PendingState
 from services.curator.prompts.builder import CuratorPromptBuilder, Material
-from services.curator.prompts.texts import OUTLINE_CHARS, OUTLINE_SECTIONS, outline
+from services.curator.prompts.texts import OUTLINE_CHARS, OUTLINE_SECTIONS, build_outline
 from services.curator.usecases.model_operations import Add, Confirm, Merge, Retire, Rewrite, Skip
 
 
@@ -180,7 +180,7 @@ def test_bullets_that_are_not_shown_are_outlined() -> None:
 
 @given(st.lists(st.tuples(text, text), min_size=1, max_size=300))
 def test_an_outline_is_bounded(bullets: list[tuple[str, str]]) -> None:
-    text = outline([bullet("b", content).replace_fields(section=section) for section, content in bullets])
+    text = build_outline([bullet("b", content).replace_fields(section=section) for section, content in bullets])
     assert len(text) <= OUTLINE_CHARS + 100 * OUTLINE_SECTIONS
 
 

@@ -283,7 +283,7 @@ class CuratorAgent:
 
         Raises _NewerRevision, PlaybookChanged.
         """
-        batch = _edit_batch(request, self._curator.model, snapshot, edits)
+        batch = _build_batch(request, self._curator.model, snapshot, edits)
 
         def commit_edits(transaction: DatasetTransaction) -> tuple[Curation, bytes | None]:
             if checked is not None and transaction.revision > checked:
@@ -340,7 +340,7 @@ def _add_details(proposals: Iterable[Proposal], covered: Iterable[Proposal]) -> 
             yield replace(proposal, sources=sources, target=proposal.target or same.target)
 
 
-def _edit_batch(request: _CurateRequest, model: str, snapshot: Snapshot, edits: ProposedEdits) -> EditBatch:
+def _build_batch(request: _CurateRequest, model: str, snapshot: Snapshot, edits: ProposedEdits) -> EditBatch:
     reflection = request.reflection
     origin = Origin(
         RevisionKind.CURATE,

@@ -70,7 +70,7 @@ class ObjectStore:
         try:
             await obstore.put_async(self._store, object_key, body)
         except (BaseError, OSError) as error:
-            raise _unavailable(error) from error
+            raise _build_unavailable(error) from error
 
     async def get(self, object_key: str) -> bytes:
         """Return an object. Raises `ObjectStoreUnavailable`, `BodyMissing`."""
@@ -80,7 +80,7 @@ class ObjectStore:
         except (NotFoundError, FileNotFoundError) as error:
             raise BodyMissing(f"the object store of the archive has no object '{object_key}'") from error
         except (BaseError, OSError) as error:
-            raise _unavailable(error) from error
+            raise _build_unavailable(error) from error
 
     async def delete(self, object_keys: list[str]) -> None:
         """Delete objects; those that do not exist are deleted, too. Raises `ObjectStoreUnavailable`."""
@@ -90,7 +90,7 @@ class ObjectStore:
             except (NotFoundError, FileNotFoundError):
                 continue
             except (BaseError, OSError) as error:
-                raise _unavailable(error) from error
+                raise _build_unavailable(error) from error
 
 
 def _open(url: str) -> Any:
@@ -102,6 +102,6 @@ def _open(url: str) -> Any:
     )
 
 
-def _unavailable(error: Exception) -> ObjectStoreUnavailable:
+def _build_unavailable(error: Exception) -> ObjectStoreUnavailable:
     """Return the error for callers; the text of the store stays in the cause, it may hold addresses."""
     return ObjectStoreUnavailable("no answer" if type(error) is GenericError else type(error).__name__)

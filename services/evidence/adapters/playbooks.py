@@ -9,7 +9,7 @@ from typing import Any
 
 from chassis.pages import iterate_pages
 from hansei.playbook.v1 import playbook_pb2, playbook_service_pb2, playbook_service_pb2_grpc, review_pb2
-from services.evidence.adapters.search import version_text
+from services.evidence.adapters.search import compute_text_version
 from services.evidence.domain.guard_trials import ModeDecision
 from services.evidence.usecases.erase_deleted import DatasetDeletion
 from services.evidence.usecases.ports import AddedBullet
@@ -45,7 +45,7 @@ class GrpcPlaybooks:
         found = (await self._playbooks.ListBullets(request)).bullets
         if not found:
             return await self._find_revision(dataset, bullet_id, request_id)
-        if version_text(found[0].content) != text_version:
+        if compute_text_version(found[0].content) != text_version:
             return 0
         delta = playbook_pb2.Delta(
             type=playbook_pb2.DELTA_TYPE_DELETE, section=found[0].section, bullet_id=bullet_id, reasoning=reason

@@ -29,11 +29,12 @@ class GrpcBulletSearch:
         )
         response = await self._search.Search(request)
         bullets = [
-            RankedBullet(result.bullet.id, version_text(result.bullet.content), result) for result in response.results
+            RankedBullet(result.bullet.id, compute_text_version(result.bullet.content), result)
+            for result in response.results
         ]
         return RankedBullets(bullets, response.revision)
 
 
-def version_text(text: str) -> str:
+def compute_text_version(text: str) -> str:
     """Return the version of a text, 16 hexadecimal digits of its SHA-256."""
     return hashlib.sha256(text.encode()).hexdigest()[:VERSION_DIGITS]

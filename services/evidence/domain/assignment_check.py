@@ -18,9 +18,9 @@ def compute_mismatch(served: int, withheld: int, expected_share: float) -> float
     if not 0.0 < expected_share < 1.0:
         return 0.0
     first, second = PRIOR_SESSIONS * expected_share, PRIOR_SESSIONS * (1.0 - expected_share)
-    mixture = _log_beta(first + served, second + withheld) - _log_beta(first, second)
+    mixture = _compute_log_beta(first + served, second + withheld) - _compute_log_beta(first, second)
     return mixture - served * log(expected_share) - withheld * log(1.0 - expected_share)
 
 
-def _log_beta(first: float, second: float) -> float:
+def _compute_log_beta(first: float, second: float) -> float:
     return lgamma(first) + lgamma(second) - lgamma(first + second)

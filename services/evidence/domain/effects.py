@@ -62,8 +62,8 @@ def update(statistics: EffectStatistics, served: Value, probability: Value, outc
 
 def compute_score(rate_served: Value, rate_withheld: Value, served: Value, probability: Value, outcome: Value) -> Value:
     """Return the logarithm of the likelihood of an outcome in its arm, relative to its expectation over the coin."""
-    likelihood_served = _likelihood(rate_served, outcome)
-    likelihood_withheld = _likelihood(rate_withheld, outcome)
+    likelihood_served = _compute_likelihood(rate_served, outcome)
+    likelihood_withheld = _compute_likelihood(rate_withheld, outcome)
     observed = served * likelihood_served + (1.0 - served) * likelihood_withheld
     expected = probability * likelihood_served + (1.0 - probability) * likelihood_withheld
     return np.log(observed / expected)
@@ -76,5 +76,5 @@ def estimate_effect(statistics: EffectStatistics) -> Value:
     return np.where((statistics.served > 0) & (statistics.withheld > 0), served - withheld, 0.0)
 
 
-def _likelihood(rate: Value, outcome: Value) -> Value:
+def _compute_likelihood(rate: Value, outcome: Value) -> Value:
     return rate * outcome + (1.0 - rate) * (1.0 - outcome)

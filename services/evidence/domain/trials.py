@@ -228,7 +228,7 @@ class DatasetTrials:
         points = [EffectPoint(trial.id, trial.statistics, now) for trial in changed]
         if self.policy.playbook_holdout:
             points.append(EffectPoint(WHOLE_PLAYBOOK, self.lift, now))
-        return [point for point in points if point.sessions % _history_step(point.sessions) == 0]
+        return [point for point in points if point.sessions % _compute_history_step(point.sessions) == 0]
 
     def _decide(
         self,
@@ -272,7 +272,7 @@ class DatasetTrials:
         return trial
 
 
-def _history_step(sessions: int) -> int:
+def _compute_history_step(sessions: int) -> int:
     """Return the power of ten that leaves two digits."""
     return int("1".ljust(len(str(sessions)) - 1, "0"))
 

@@ -62,19 +62,19 @@ def conclude(trials: DatasetTrials | None) -> Conclusion:
 def _conclude_from_lift(trials: DatasetTrials) -> Conclusion:
     lift = trials.lift
     lower, upper = compute_interval(lift, 1.0 - trials.policy.playbook_holdout, INTERVAL_ERROR)
-    span = f"between {_points(lower, '+')} and {_points(upper, '+')} points"
+    span = f"between {_format_points(lower, '+')} and {_format_points(upper, '+')} points"
     if lower > 0:
-        raised = f"it raises the success rate by {_points(lower)} to {_points(upper)} points"
+        raised = f"it raises the success rate by {_format_points(lower)} to {_format_points(upper)} points"
         return Conclusion(Verdict.HELPS, f"The playbook helps: {raised}.")
     if upper < 0:
-        lowered = f"it lowers the success rate by {_points(-upper)} to {_points(-lower)} points"
+        lowered = f"it lowers the success rate by {_format_points(-upper)} to {_format_points(-lower)} points"
         return Conclusion(Verdict.HARMS, f"The playbook harms: {lowered}.")
     if lift.evidence >= np.log(1.0 / INTERVAL_ERROR):
         verdict = Verdict.HELPS if estimate_effect(lift) > 0 else Verdict.HARMS
         return Conclusion(verdict, f"The playbook {verdict.value}; how much is not known yet ({span}).")
     sentence, more = f"No conclusion yet: the difference is {span}.", _estimate_sessions(trials)
     if more:
-        points = _points(estimate_effect(lift), "+")
+        points = _format_points(estimate_effect(lift), "+")
         sentence += f" If the difference stays {points} points, a conclusion needs about {more} more sessions."
     return Conclusion(Verdict.UNDECIDED, sentence, more)
 
@@ -91,6 +91,6 @@ def _estimate_sessions(trials: DatasetTrials) -> int:
     return ceil(float((lift.served + lift.withheld) * (required / lift.evidence - 1.0)))
 
 
-def _points(difference: float, sign: str = "") -> str:
+def _format_points(difference: float, sign: str = "") -> str:
     """Return a difference of shares in points."""
     return f"{100.0 * float(difference):{sign}.0f}"

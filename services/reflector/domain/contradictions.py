@@ -150,7 +150,7 @@ def _iterate_leaves(value: object) -> Iterator[tuple[tuple[object, ...], str, Ma
             if isinstance(part, list):
                 # A list is treated as a set: an item is identified by its id where it has one.
                 below.extend(
-                    (((*path, _place(item, at)), item)) for at, item in enumerate(part[:MAX_FACTS_OF_A_RESULT])
+                    (((*path, _find_key(item, at)), item)) for at, item in enumerate(part[:MAX_FACTS_OF_A_RESULT])
                 )
             elif isinstance(part, dict):
                 for name, item in part.items():
@@ -161,7 +161,7 @@ def _iterate_leaves(value: object) -> Iterator[tuple[tuple[object, ...], str, Ma
         level = below
 
 
-def _place(item: object, at: int) -> object:
+def _find_key(item: object, at: int) -> object:
     identity = _find_identity(item, "") if isinstance(item, dict) else None
     return identity or at
 

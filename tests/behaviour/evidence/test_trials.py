@@ -16,7 +16,7 @@ from hansei.client.errors import HanseiError, InvalidArgument, NotFound
 from hansei.evidence.v1 import evidence_pb2
 from hansei.playbook.v1 import playbook_pb2, playbook_service_pb2, review_pb2
 from services.evidence.adapters.playbooks import GrpcPlaybooks
-from services.evidence.adapters.search import version_text
+from services.evidence.adapters.search import compute_text_version
 from tests.support import systems
 
 TEXTS = ("Pull before you push.", "Set user.email before the first commit.", "Never force a push to main.")
@@ -149,7 +149,7 @@ def test_a_removal_that_was_approved_is_not_withdrawn(client: Client, system: sy
 
     async def remove() -> int:
         async with grpc.aio.insecure_channel(system.address) as channel:
-            text_version = version_text(bullet.content)
+            text_version = compute_text_version(bullet.content)
             return await GrpcPlaybooks(channel).remove(str(uuid.uuid4()), dataset, bullet.id, text_version, "harmful")
 
     async def withdraw(removal_reason: str) -> int:
@@ -178,7 +178,7 @@ def test_a_removal_that_another_replica_has_made_is_known_by_its_request(
             return removed, again, await playbooks.remove(second, dataset, bullet_id, text_version, "another decision")
 
     bullet = client.playbooks.list_bullets(dataset=dataset).bullets[0]
-    assert asyncio.run(remove_twice(bullet.id, version_text(bullet.content))) == (2, 2, 0)
+    assert asyncio.run(remove_twice(bullet.id, compute_text_version(bullet.content))) == (2, 2, 0)
 
 
 def test_a_session_is_served_the_same_bullets_by_every_replica(client: Client, dataset: str) -> None:

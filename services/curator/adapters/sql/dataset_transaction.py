@@ -240,12 +240,12 @@ class SqlDatasetTransaction(LockedDataset):
         removed = sorted(change.slot for change in changes if change.after is None)
         inserted = sorted(change.slot for change in changes if change.before is None)
 
-        def position(change: SlotChange) -> int:
+        def find_position(change: SlotChange) -> int:
             if change.after is not None:
                 return ranks[change.slot]
             return ranks[change.slot] + bisect_left(removed, change.slot) - bisect_left(inserted, change.slot)
 
-        return [replace(change, position=position(change)) for change in changes]
+        return [replace(change, position=find_position(change)) for change in changes]
 
     def _rank_rows(self, changes: Sequence[SlotChange], bullets_after: int) -> dict[int, int]:
         """Return the number of present bullets before each changed slot."""

@@ -113,13 +113,13 @@ def select_block(connection: Connection, dataset: str, block: Block) -> list[Bul
 def insert_bullet_trial(connection: Connection, dataset: str, trial: BulletTrial) -> int:
     """Insert a trial; return its id."""
     values = {"dataset": dataset, "bullet_id": trial.bullet_id, "text_version": trial.text_version}
-    row = insert(bullet_trial).values(**values, **_trial_values(trial)).returning(bullet_trial.c.id)
+    row = insert(bullet_trial).values(**values, **_build_trial_row(trial)).returning(bullet_trial.c.id)
     return int(connection.execute(row).scalar_one())
 
 
 def update_bullet_trials(connection: Connection, trials: Iterable[BulletTrial]) -> None:
     """Write the measurements of trials."""
-    rows = [{"key": trial.id, **_trial_values(trial)} for trial in trials]
+    rows = [{"key": trial.id, **_build_trial_row(trial)} for trial in trials]
     if rows:
         connection.execute(_UPDATE_TRIAL.values({name: bindparam(name) for name in rows[0] if name != "key"}), rows)
 
@@ -135,7 +135,7 @@ def add_points(connection: Connection, dataset: str, points: Sequence[EffectPoin
     for point in points:
         if not point.sessions:
             delete_points(connection, dataset, point.trial_id)
-    rows = [_point_values(dataset, point) for point in points if point.sessions]
+    rows = [_build_point_row(dataset, point) for point in points if point.sessions]
     if rows:
         connection.execute(get_insert(connection.dialect.name)(effect_point).on_conflict_do_nothing(), rows)
 
@@ -145,7 +145,7 @@ def replace_points(connection: Connection, dataset: str, points: Iterable[Effect
     columns = effect_point.c
     rows = connection.execute(select(effect_point).where(columns.dataset == dataset)).mappings()
     present = {(row["trial_id"], row["sessions"]): dict(row) for row in rows}
-    wanted = {(point.trial_id, point.sessions): _point_values(dataset, point) for point in points}
+    wanted = {(point.trial_id, point.sessions): _build_point_row(dataset, point) for point in points}
     outdated = [key for key, row in present.items() if wanted.get(key) != row]
     missing = [row for key, row in wanted.items() if present.get(key) != row]
     if outdated:
@@ -364,7 +364,7 @@ def _to_trials(row: Row[Any]) -> DatasetTrials:
     )
 
 
-def _trial_values(trial: BulletTrial) -> dict[str, Any]:
+def _build_trial_row(trial: BulletTrial) -> dict[str, Any]:
     return {
         "position": trial.position,
         "state": trial.state.value,
@@ -389,7 +389,7 @@ def _to_trial(row: Row[Any]) -> BulletTrial:
     )
 
 
-def _point_values(dataset: str, point: EffectPoint) -> dict[str, Any]:
+def _build_point_row(dataset: str, point: EffectPoint) -> dict[str, Any]:
     return {
         "dataset": dataset,
         "trial_id": point.trial_id,
