@@ -16,9 +16,16 @@ import pytest
 from hansei.client import Client
 from tests.support import systems
 from tests.support.bulk_jobs import build_trajectory, jobs_at
-from tests.support.postgres_server import find_postgres_programs_or_skip, postgres_server
+from tests.support.postgres_server import (
+    PostgresServer,
+    find_postgres_programs_or_skip,
+    pgvector_server,
+    postgres_server,
+)
 
 PAGE = (systems.ROOT / "docs/operations/backup.md").read_text(encoding="utf-8")
+DATABASES = "deploy/kubernetes/components/postgres/databases.sql"
+SEARCH = systems.SERVICES["search"]["database"]
 BEFORE, MEANWHILE = 6, 6
 
 
@@ -100,3 +107,27 @@ def test_servers_are_dumped_while_hansei_learns_and_restored_into_fresh_ones(tmp
         shell(restore, tmp_path, databases)
         with systems.one_process(new, **databases) as system:
             check(system, dataset, before)
+
+
+def test_a_database_with_pgvector_is_restored_by_its_own_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dumps contain a comment on the extension, which only the superuser that created it may set."""
+    backup, restore = commands("PostgreSQL")
+    with pgvector_server(tmp_path) as server:
+        monkeypatch.setenv("PATH", os.pathsep.join([str(server.programs), os.environ["PATH"]]))
+        databases = create_databases(server)
+        table = "CREATE TABLE chunk AS SELECT '[1,2,3]'::vector AS embedding"
+        shell(f'psql -c "{table}" {databases[SEARCH]}', tmp_path, {})
+        shell(backup, tmp_path, databases)
+        shell(f"psql -c 'DROP TABLE chunk' {databases[SEARCH]}", tmp_path, {})
+        shell(restore, tmp_path, databases)
+        shell(f"psql -Atc 'SELECT embedding FROM chunk' {databases[SEARCH]} | grep -F '[1,2,3]'", tmp_path, {})
+
+
+def create_databases(server: PostgresServer) -> dict[str, str]:
+    """Create the databases and accounts of `databases.sql`; return the URLs, each with the account of its service."""
+    names = {name: listed["database"] for name, listed in systems.SERVICES.items() if "database" in listed}
+    passwords = {f"{name.upper()}_PASSWORD": "none" for name in names}
+    shell(f"psql -q -f {DATABASES} {server.url}", systems.ROOT, passwords)
+    return {variable: f"postgresql://{name}@127.0.0.1:{server.port}/{name}" for name, variable in names.items()}
