@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from tests.deploy.manifests import OVERLAYS, load_manifests, pod
 from tests.support.systems import ROOT, SERVICES
 
 RUNBOOKS = ROOT / "docs/operations/README.md"
+CODE = ("chassis", "gateway", "libs", "services")
 
 
 @pytest.fixture
@@ -49,3 +52,37 @@ def test_every_alert_has_a_runbook(alerts: list[dict[str, Any]]) -> None:
         path, _, anchor = rule["annotations"]["runbook"].partition("#")
         assert ROOT / path == RUNBOOKS
         assert anchor in anchors, rule["alert"]
+
+
+def test_the_runbook_of_refused_calls_explains_every_reason() -> None:
+    sections = RUNBOOKS.read_text(encoding="utf-8").split("\n## ")
+    (section,) = (text for text in sections if text.startswith("Calls are refused"))
+    reasons = {reason for folder in CODE for path in (ROOT / folder).rglob("*.py") for reason in find_reasons(path)}
+    assert {"OVERLOADED", "CPU_QUEUE_FULL", "STORE_FULL"} <= reasons
+    assert {reason for reason in reasons if f"`{reason}`" not in section} == set()
+
+
+def find_reasons(path: Path) -> set[str]:
+    """Return the reasons with which a file refuses calls: of subclasses of ResourceExhausted, and of its instances."""
+    if "tests" in path.parts:
+        return set()
+    tree = ast.parse(path.read_bytes())
+    constants = {
+        name.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for name in node.targets
+        if isinstance(name, ast.Name)
+    }
+    values: list[ast.expr] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and "ResourceExhausted" in map(ast.unparse, node.bases):
+            values += [
+                item.value
+                for item in node.body
+                if isinstance(item, ast.Assign) and ast.unparse(item.targets[0]) == "reason"
+            ]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "ResourceExhausted":
+            values += [keyword.value for keyword in node.keywords if keyword.arg == "reason"]
+    values = [constants.get(value.id, value) if isinstance(value, ast.Name) else value for value in values]
+    return {str(value.value) for value in values if isinstance(value, ast.Constant)}
