@@ -1,4 +1,4 @@
-"""Read the commands of deploy/README.md, and make deploy/.env."""
+"""Read deploy/README.md and the page about capacity, and make deploy/.env."""
 
 from __future__ import annotations
 
@@ -39,3 +39,10 @@ def make_env_file(folder: Path) -> Path:
 def variables(environment: Path) -> dict[str, str]:
     """Return the variables of an environment file."""
     return dict(line.split("=", 1) for line in environment.read_text().splitlines())
+
+
+def read_connections() -> dict[str, int]:
+    """Return the connections of a pod to PostgreSQL, by service, as the page about capacity states them."""
+    page = (ROOT / "docs/operations/capacity.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"^\| service \| connections of a pod .*\n\|.*\n((?:\|.*\n)+)", page, re.MULTILINE)
+    return {name: int(count) for name, count in re.findall(r"^\| (\w+) \| (\d+) \|", table, re.MULTILINE)}

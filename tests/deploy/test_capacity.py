@@ -10,15 +10,18 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from bench.capacity.__main__ import PAGE
 from bench.capacity.cluster import GOALS, Costs, Options, Workload
 from bench.capacity.events import Action, Core, GroupCommits, SimulatedClock, Threads
 from bench.capacity.sizing import LEAST_PODS, TARGET_UTILISATION, compute_demand, find_goals, find_pods, lose_node
 from bench.report import HERE
-from tests.deploy.manifests import OVERLAYS, container, load_manifests, parse_bytes, pod
+from tests.deploy.manifests import NAMES, OVERLAYS, container, load_manifests, parse_bytes, pod
+from tests.deploy.readme import read_connections
 from tests.support.systems import SERVICES
 
 SERVICE_SECONDS = 0.01
 CUSTOMERS = 60_000
+SCALER = "HorizontalPodAutoscaler"
 
 
 def measure_mean_wait(utilisation: float, draw: Callable[[random.Random], float], quantum: float = math.inf) -> float:
@@ -177,3 +180,13 @@ def test_the_large_overlay_lets_no_zone_have_most_pods() -> None:
             "topology.kubernetes.io/zone": "DoNotSchedule",
             "kubernetes.io/hostname": "ScheduleAnyway",
         }, name
+
+
+@pytest.mark.parametrize("overlay", NAMES)
+def test_the_page_states_the_connections_of_all_pods_to_postgresql(overlay: str) -> None:
+    manifests = load_manifests(OVERLAYS / overlay)
+    pods = {scaler["metadata"]["name"]: scaler["spec"]["maxReplicas"] for scaler in manifests.kind(SCALER)}
+    of_a_pod = read_connections()
+    surges = {name: manifests.workloads()[name]["kind"] == "Deployment" for name in of_a_pod}
+    most = sum(connections * (pods.get(name, 1) + surges[name]) for name, connections in of_a_pod.items())
+    assert f"| {overlay} | {most} |" in PAGE.read_text(encoding="utf-8")

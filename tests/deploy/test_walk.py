@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import grpc
 import pytest
-from sqlalchemy import create_engine, inspect
+from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.exc import OperationalError
 
 from hansei.client import Client
@@ -20,6 +20,7 @@ from hansei.client.tls import Tls
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 from tests.deploy.cluster import Cluster, Pod, cluster
 from tests.deploy.manifests import OVERLAYS, container, load_manifests, write_test_overlay
+from tests.deploy.readme import read_connections
 from tests.deploy.walk import check_lesson_is_used, learn_from_trajectory
 from tests.support.postgres_server import find_postgres_programs_or_skip, postgres_server
 from tests.support.systems import ROOT, SERVICES
@@ -144,6 +145,21 @@ def test_state_is_in_a_database_of_its_own(
         assert inspect(engine).get_table_names()
     finally:
         engine.dispose()
+
+
+def test_a_service_opens_no_more_connections_than_the_page_states(
+    running: Cluster, learned_trajectory: tuple[str, LearnResponse]
+) -> None:
+    engine = create_engine(_sqlalchemy(running.postgres.url))
+    query = "SELECT usename, count(*) FROM pg_stat_activity WHERE datname = usename GROUP BY 1"
+    try:
+        with engine.connect() as connection:
+            opened = {name: count for name, count in connection.execute(text(query)) if name in SERVICES}
+    finally:
+        engine.dispose()
+    stated = read_connections()
+    assert opened.keys() == stated.keys() == {name for name, listed in SERVICES.items() if "database" in listed}
+    assert {name: count for name, count in opened.items() if count > stated[name]} == {}
 
 
 def test_no_service_may_open_the_database_of_another(running: Cluster) -> None:
