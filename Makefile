@@ -2,6 +2,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
+# A recipe that fails leaves no half-written file, which would look made.
+.DELETE_ON_ERROR:
 .PHONY: help setup lock lock-frameworks test-frameworks test-adapters test-agents lock-images protos protos-check lint \
   contracts test wheels demo up bench docs clean lock-wheels image images images-check sbom compose-v2 compose-up \
   compose-down compose-check deploy-check overlays
@@ -238,5 +240,5 @@ bench: $(STAMP)  ## Measure learning and searching against an echo of the same c
 docs: $(STAMP)  ## Build the docs site into build/site, strictly
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-clean:  ## Remove the environment, and the files that tests and tools wrote
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+clean:  ## Remove the environments, and the files that tests and tools wrote
+	rm -rf $(VENV) $(FRAMEWORKS) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -119,3 +119,11 @@ def test_the_makefile_keeps_an_environment_that_exists(tmp_path: Path) -> None:
         ["make", "--silent", "-f", str(ROOT / "Makefile"), "deploy/.env"], cwd=tmp_path, check=True, timeout=60
     )
     assert made.read_text() == before
+
+
+def test_the_makefile_leaves_no_environment_without_passwords(tmp_path: Path) -> None:
+    """An empty file would look made: the next call would keep it."""
+    command = ["make", "--silent", "-f", str(ROOT / "Makefile"), "deploy/.env", "PYTHON=false"]
+    (tmp_path / "deploy").mkdir()
+    assert subprocess.run(command, cwd=tmp_path, check=False, timeout=60, stderr=subprocess.DEVNULL).returncode != 0
+    assert not (tmp_path / "deploy/.env").exists()
