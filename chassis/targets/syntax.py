@@ -261,7 +261,7 @@ class _Parser:
         if text == "[" and kind == "mark":
             return self._count_node(ListOf(self._parse_arguments("]")))
         if kind != "name":
-            self._refuse(f"has {text or 'its end'!r} at character {position}, where a value should be")
+            self._refuse_token(text, position, "a value")
         if text in _CONSTANTS:
             return self._count_node(Literal(_CONSTANTS[text]))
         if not self._take_if_next("("):
@@ -304,7 +304,7 @@ class _Parser:
     def _parse_name(self) -> tuple[str, int]:
         kind, text, position = self._tokens[self._next]
         if kind != "name":
-            self._refuse(f"has {text or 'its end'!r} at character {position}, where a name should be")
+            self._refuse_token(text, position, "a name")
         self._next += 1
         return text, position
 
@@ -318,13 +318,17 @@ class _Parser:
     def _require(self, mark: str) -> None:
         if not self._take_if_next(mark):
             _, text, position = self._tokens[self._next]
-            self._refuse(f"has {text or 'its end'!r} at character {position}, where {mark!r} should be")
+            self._refuse_token(text, position, repr(mark))
 
     def _count_node(self, node: Node) -> Node:
         self._nodes += 1
         if self._nodes > MAX_NODES:
             self._refuse(f"has more than {MAX_NODES} parts")
         return node
+
+    def _refuse_token(self, text: str, position: int, expected: str) -> NoReturn:
+        found = f"has {text!r} at" if text else "ends at"
+        self._refuse(f"{found} character {position}, where {expected} should be")
 
     def _refuse(self, rule: str) -> NoReturn:
         raise InvalidTarget(self._source, rule)

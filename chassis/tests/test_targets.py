@@ -146,7 +146,10 @@ def test_the_subset_agrees_with_cel(source: str, history: SessionHistory) -> Non
     ("source", "rule"),
     [
         ("", "where a value should be"),
-        ("call.tool ==", "where a value should be"),
+        ("call.tool ==", "ends at character 12, where a value should be"),
+        ("call.tool == ==", "has '==' at character 13, where a value should be"),
+        ("call.", "ends at character 5, where a name should be"),
+        ("called('a'", "ends at character 10, where ',' should be"),
         ("call.tool == 'a' 'b'", "where the expression should end"),
         ("call.tool = 'a'", "at character 9"),
         ("tool == 'a'", "the unknown name 'tool'"),
