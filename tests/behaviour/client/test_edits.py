@@ -45,8 +45,9 @@ def test_a_lesson_that_is_already_there_is_named_and_not_added(hansei: Hansei, d
 
 def test_an_unknown_bullet_and_a_blank_lesson_are_refused(hansei: Hansei, dataset: str) -> None:
     hansei("remember", LESSON, "-d", dataset)
-    for arguments in (("forget", "shr-00009"), ("edit", "shr-00009", "Text.")):
-        refused = hansei(*arguments, "-d", dataset)
+    set_mode = ("guards", "set", dataset, "shr-00009", "--mode", "shadow")
+    for arguments in (("forget", "shr-00009", "-d", dataset), ("edit", "shr-00009", "Text.", "-d", dataset), set_mode):
+        refused = hansei(*arguments)
         assert refused.code == 4
         assert f'dataset "{dataset}" has no bullet "shr-00009"' in refused.err
     assert hansei("remember", "  ", "-d", dataset).code == 2
@@ -72,6 +73,8 @@ def test_edit_opens_the_editor_on_the_present_text(
     assert hansei("edit", "shr-00001", "-d", dataset).code == 0
     assert [bullet["content"] for bullet in bullets(hansei, dataset)] == [LESSON.replace("zebra", "quagga")]
     assert "not changed" in hansei("edit", "shr-00001", "-d", dataset).err
+    unknown = hansei("edit", "shr-00009", "-d", dataset)
+    assert (unknown.code, f'dataset "{dataset}" has no bullet "shr-00009"' in unknown.err) == (4, True)
     assert revision(hansei, dataset) == 2
 
 

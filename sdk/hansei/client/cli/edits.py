@@ -9,7 +9,7 @@ import typer
 
 from hansei.client.cli.command import command
 from hansei.client.cli.groups import CommandGroup
-from hansei.client.cli.options import Author, Dataset, Exit, Reason, choose_dataset, fail
+from hansei.client.cli.options import Author, Dataset, Exit, Reason, choose_dataset, fail, require_bullet
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
@@ -77,9 +77,7 @@ def _edit_present_text(client: Client, dataset: str, bullet_id: str) -> tuple[st
 
     if not sys.stdin.isatty():
         fail("without a terminal, edit needs the new TEXT", Exit.USAGE)
-    page = client.playbooks.list_bullets(dataset=dataset, ids=[bullet_id])
-    if not page.bullets:
-        fail(f"{dataset} has no bullet {bullet_id}", Exit.FAILED)
+    page = require_bullet(client, dataset, bullet_id)
     text = click.edit(page.bullets[0].content)
     if text is None or text.strip() == page.bullets[0].content.strip():
         fail("the text was not changed", Exit.FAILED)

@@ -10,7 +10,17 @@ import typer
 
 from hansei.client.cli.command import command, print_result
 from hansei.client.cli.groups import CommandGroup
-from hansei.client.cli.options import Address, AsJson, DataDirectory, Exit, Local, connect, fail, require_dataset
+from hansei.client.cli.options import (
+    Address,
+    AsJson,
+    DataDirectory,
+    Exit,
+    Local,
+    connect,
+    fail,
+    require_bullet,
+    require_dataset,
+)
 from hansei.client.pages import iterate_items
 
 if TYPE_CHECKING:
@@ -158,6 +168,7 @@ def set_target(
     found = next((guard for guard in guards if guard.bullet_id == bullet_id), Guard())
     present, requested = found.target, found.requested_mode
     if target is None and not present.expression:
+        require_bullet(client, dataset, bullet_id)
         fail(f"bullet {bullet_id} has no target: set one with --target", Exit.USAGE)
     changed = Target(
         expression=present.expression if target is None else target,

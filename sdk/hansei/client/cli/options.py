@@ -14,6 +14,7 @@ from hansei.client.data_directory import DATA_DIRECTORY_VARIABLE, find_data_dire
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
+    from hansei.playbook.v1.playbook_service_pb2 import ListBulletsResponse
 
 DATASET_VARIABLE = "HANSEI_DATASET"
 CONNECT_SECONDS = 2.0
@@ -176,6 +177,14 @@ def _is_server_running() -> bool:
 def require_dataset(client: Client, dataset: str) -> None:
     """Raise NotFound, with similar names, if the dataset does not exist: other services answer as if it were empty."""
     client.playbooks.get_dataset(dataset=dataset)
+
+
+def require_bullet(client: Client, dataset: str, bullet_id: str) -> ListBulletsResponse:
+    """Return a page with the bullet and the revision of the playbook. Ends the command if there is no such bullet."""
+    page = client.playbooks.list_bullets(dataset=dataset, ids=[bullet_id])
+    if not page.bullets:
+        fail(f'dataset "{dataset}" has no bullet "{bullet_id}"; find ids with a search', Exit.NOT_FOUND)
+    return page
 
 
 def choose_dataset(client: Client, dataset: str | None, new: str = "") -> str:
