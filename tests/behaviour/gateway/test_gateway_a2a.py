@@ -383,7 +383,7 @@ async def test_callers_need_a_token(gate: Gate) -> None:
                 [item async for item in client.subscribe(a2a.SubscribeToTaskRequest(id="acme--0123456789ab"))]
 
 
-async def test_a_caller_is_told_that_its_token_cannot_be_verified_now(gate: Gate) -> None:
+async def test_a_caller_gets_the_reason_why_its_token_cannot_be_verified(gate: Gate) -> None:
     async with agent(gate, address="127.0.0.1:1") as url:
         async with httpx.AsyncClient(headers={"authorization": "Bearer key"}) as http:
             refused = await http.post(f"{url}/a2a", json={"jsonrpc": "2.0", "id": 1, "method": "ListTasks"})
