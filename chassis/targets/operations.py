@@ -65,19 +65,19 @@ def is_number(value: Any) -> bool:
 
 
 def are_equal(evaluation: TargetEvaluation, left: Any, right: Any) -> bool:
-    """Return whether two values are equal; true and false equal no number."""
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
+    """Return whether two values are equal; true and false equal no number. Each compared item takes a step."""
     if isinstance(left, str) and isinstance(right, str):
         evaluation.spend(1 + min(len(left), len(right)) // CHARS_PER_STEP)
         return left == right
+    evaluation.spend(1)
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
     if isinstance(left, list) and isinstance(right, list):
-        evaluation.spend(1 + len(left))
         return len(left) == len(right) and all(
             are_equal(evaluation, first, second) for first, second in zip(left, right, strict=True)
         )
     if isinstance(left, dict) and isinstance(right, dict):
-        evaluation.spend(1 + len(left))
+        evaluation.spend(len(left))
         return left.keys() == right.keys() and all(are_equal(evaluation, left[key], right[key]) for key in left)
     return bool(left == right)
 

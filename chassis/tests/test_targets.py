@@ -189,6 +189,10 @@ def test_a_target_that_breaks_a_rule_is_refused(source: str, rule: str) -> None:
         "call.args.l.exists(x, " + " || ".join(f"x == -{number}" for number in range(1, 80)) + ")",
         " || ".join("call.args.l.exists(x, x == -1)" for _ in range(30)),
         "call.args.l.exists(x, seen('never seen'))",
+        "-1 in call.args.l || -1 in call.args.l",
+        "true in call.args.l || true in call.args.l",
+        "call.args.l.exists(x, -1 in call.args.l)",
+        "call.args.l == call.args.l",
     ],
 )
 def test_an_expensive_target_stops_after_its_steps(source: str) -> None:
