@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from chassis.logging import get_logger
 from chassis.repetition import repeat
@@ -32,6 +32,7 @@ class _Tail:
         self.changes = 0
         self.next = asyncio.Event()
         self.reading = asyncio.Lock()
+        self.users = 0
 
     def advance(self, head: int) -> None:
         """Wake the watchers if `head` is a new revision."""
@@ -95,35 +96,46 @@ class RevisionFeed:
 
     async def list_revisions_after(self, dataset: str, number: int) -> Sequence[Revision]:
         """Return some revisions right after `number`, oldest first, without gap; [] when there is none yet."""
-        tail = self._get_tail(dataset)
-        if cached := tail.list_revisions_after(number):
-            return cached
-        if tail.head and tail.head <= number:
-            return []
-        # Watchers that wake together take turns; all but the first find the revisions in the cache.
-        async with tail.reading:
+        with self._use_tail(dataset) as tail:
             if cached := tail.list_revisions_after(number):
                 return cached
-            revisions = await self._store.list_revisions_after(dataset, number, READ_AT_ONCE)
-            for revision in revisions:
-                if not tail.newest or revision.number == tail.newest[-1].number + 1:
-                    tail.append(revision)
-            tail.advance(revisions[-1].number if revisions else number)
-            return revisions
+            if tail.head and tail.head <= number:
+                return []
+            # Watchers that wake together take turns; all but the first find the revisions in the cache.
+            async with tail.reading:
+                if cached := tail.list_revisions_after(number):
+                    return cached
+                revisions = await self._store.list_revisions_after(dataset, number, READ_AT_ONCE)
+                for revision in revisions:
+                    if not tail.newest or revision.number == tail.newest[-1].number + 1:
+                        tail.append(revision)
+                tail.advance(revisions[-1].number if revisions else number)
+                return revisions
 
     async def wait(self, dataset: str, revision: int, seconds: float) -> bool:
         """Return True once the dataset has a revision after `revision`, False after `seconds` without one."""
-        tail = self._get_tail(dataset)
-        if tail.head > revision:
-            return True
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(tail.next.wait(), seconds)
+        with self._use_tail(dataset) as tail, contextlib.suppress(TimeoutError):
+            if tail.head <= revision:
+                await asyncio.wait_for(tail.next.wait(), seconds)
             return True
         return False
 
     def get_head(self, dataset: str) -> int:
         """Return the newest revision that this process knows."""
-        return self._get_tail(dataset).head
+        tail = self._tails.get(dataset)
+        return tail.head if tail else 0
+
+    @contextlib.contextmanager
+    def _use_tail(self, dataset: str) -> Iterator[_Tail]:
+        """Yield the tail of a dataset; one without a revision is forgotten after its use: any name can be watched."""
+        tail = self._get_tail(dataset)
+        tail.users += 1
+        try:
+            yield tail
+        finally:
+            tail.users -= 1
+            if not tail.users and not tail.head:
+                self._tails.pop(dataset, None)
 
     def _get_tail(self, dataset: str) -> _Tail:
         return self._tails.setdefault(dataset, _Tail())

@@ -144,6 +144,15 @@ async def test_a_feed_without_revisions_sends_progress(fixture: FeedFixture) -> 
         assert [await anext(events) for _ in range(2)] == [Progress(2), Progress(2)]
 
 
+async def test_the_feed_remembers_no_dataset_that_does_not_exist(fixture: FeedFixture) -> None:
+    await fixture.commit()
+    quiet = Watch(fixture.store, fixture.feed, progress_seconds=0.01, max_lag=10)
+    for number in range(3):
+        async with aclosing(quiet.events(f"missing-{number}", 0, snapshot=False)) as events:  # type: ignore[type-var]
+            assert await anext(events) == Progress(0)
+    assert list(fixture.feed._tails) == ["d"]
+
+
 async def test_a_start_beyond_the_newest_revision_is_refused(fixture: FeedFixture) -> None:
     with pytest.raises(RevisionAhead):
         await anext(fixture.events(1))
