@@ -40,6 +40,8 @@ def test_a_new_installation_passes_all_checks(hansei: Hansei) -> None:
     assert {line["check"].split(":")[0] for line in outcome.lines} == set(systems.SERVICES) | {"models"}
     (embedding,) = (line["found"] for line in outcome.lines if line["check"] == "models: embedding")
     assert embedding.startswith("bundled ")
+    shown = hansei("doctor", "--no-server").out
+    assert [line["check"] for line in outcome.lines if f"✓ {line['check']} " not in shown] == []
 
 
 def test_a_missing_key_is_named_with_both_ways_out(hansei: Hansei, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from hansei.client.cli.service_checks import CheckResult
 
+_LABEL_WIDTH = len("✓ validator: validator_database_url")
+
 
 def render_check(result: CheckResult) -> RenderableType:
     """Show a result on one line, and the remedy of an error below it."""
@@ -22,7 +24,7 @@ def render_check(result: CheckResult) -> RenderableType:
     body = Text(result.finding)
     if result.remedy:
         body.append(f"\n→ {result.remedy}", "bold")
-    return label_row(label, body, indent=0, width=32)
+    return label_row(label, body, indent=0, width=_LABEL_WIDTH)
 
 
 def build_document(result: CheckResult) -> dict[str, object]:
