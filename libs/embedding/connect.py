@@ -19,7 +19,7 @@ from libs.embedding.hashing import Hashing
 from libs.embedding.local import LocalModel, PooledModel
 from libs.embedding.model import EmbeddingModel
 from libs.embedding.remote import RemoteModel
-from libs.embedding.settings import HASHING, MINILM, MINILM_INT8, MULTILINGUAL, EmbeddingSettings
+from libs.embedding.settings import HASHING, MINILM, MINILM_INT8, MULTILINGUAL, OPENAI_MODEL, EmbeddingSettings
 from libs.llm.attempts import report_no_deadline
 from libs.llm.connect import build_attempts, build_connection_options
 from libs.llm.providers import OFFLINE, create_embedding_model, find_provider
@@ -108,10 +108,12 @@ def connect_remote_model(
 ) -> RemoteModel:
     """Return the provider's model; nothing is sent yet. `options` go to the provider's constructor.
 
-    Raises `ProviderUnknown`, `KeyMissing`, `ProviderNotInstalled`.
+    Raises `ProviderUnknown`, `KeyMissing`, `BadSetting`, `ProviderNotInstalled`.
     """
     name = settings.embedding_model
     access, close = build_connection_options(settings, provider)
+    if name == OPENAI_MODEL and not find_provider(provider).speaks_openai:
+        raise BadSetting(f"EMBEDDING_MODEL is not set: provider {provider} has no default embedding model")
     return RemoteModel(
         create_embedding_model(provider, name, **access, **options),
         name,

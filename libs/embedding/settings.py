@@ -10,6 +10,7 @@ from chassis.settings import create_plain_field
 from libs.llm.settings import ProviderSettings
 
 MINILM, MINILM_INT8, MULTILINGUAL, HASHING = "minilm", "minilm-int8", "multilingual", "hashing"
+OPENAI_MODEL = "text-embedding-3-small"
 
 
 class EmbeddingSettings(ProviderSettings):
@@ -36,8 +37,8 @@ class EmbeddingSettings(ProviderSettings):
     `minilm-int8` is `minilm` with 8-bit weights, faster; it needs the extra `onnx`. `multilingual` knows a hundred
     languages, where `minilm` knows English; it needs the extra `multilingual`."""
 
-    embedding_model: str = create_plain_field("text-embedding-3-small", min_length=1)
-    """Name of the embedding model, as its provider calls it."""
+    embedding_model: str = create_plain_field(OPENAI_MODEL, min_length=1)
+    """Name of the embedding model, as its provider calls it. Required with `bedrock` and `gemini`."""
 
     embedding_dimension: int = create_plain_field(0, ge=0, le=65536)
     """Dimension its vectors must have. 0: that of its first response."""

@@ -41,6 +41,13 @@ async def test_the_settings_choose_the_embedding_model(monkeypatch: pytest.Monke
         await connect_model_id(embedding_provider="minilm")
 
 
+@pytest.mark.parametrize("provider", ["gemini", "google-gla", "bedrock"])
+async def test_a_provider_without_a_default_embedding_model_needs_a_name(provider: str) -> None:
+    rule = f"EMBEDDING_MODEL is not set: provider {provider} has no default embedding model"
+    with pytest.raises(chassis.BadSetting, match=rule):
+        await connect_model_id(llm_provider=provider, google_api_key="k")
+
+
 async def test_eight_bit_weights_fall_back_without_their_packages(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
