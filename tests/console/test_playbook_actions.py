@@ -134,6 +134,26 @@ def test_a_person_votes_on_a_bullet(reader: Reader, stack: Stack) -> None:
     expect(bullet).to_contain_text("it saved an hour")
 
 
+def test_a_vote_whose_response_was_lost_counts_once(reader: Reader, stack: Stack) -> None:
+    stack.seeds.playbook("voted-once", 4)
+    reader.open("#/playbooks/voted-once")
+    reader.rows.first.click()
+    reader.button("It helped…").click()
+    dialog = reader.page.get_by_role("dialog")
+
+    def lose_response(route: Route) -> None:
+        route.fetch()
+        route.abort()
+
+    reader.page.route("**/v1/playbooks/voted-once/deltas", lose_response, times=1)
+    dialog.get_by_role("button", name="Vote").click()
+    expect(dialog.get_by_role("alert")).to_have_text("The gateway cannot be reached.")
+    dialog.get_by_role("button", name="Vote").click()
+    votes = reader.page.get_by_role("region", name="Bullet").locator(".votes").first
+    expect(votes).to_have_attribute("aria-label", "1 helpful, 0 harmful")
+    reader.expect_only_refusals("ERR_FAILED")
+
+
 def test_an_earlier_text_and_a_removed_bullet_come_back(reader: Reader, stack: Stack) -> None:
     ids = stack.seeds.playbook("brought-back", 4)
     dialog = reader.page.get_by_role("dialog")

@@ -45,19 +45,62 @@ export async function fetchAll(ask, items, most = Infinity) {
 /** A UUID for a change, so that a repeated request changes nothing. */
 export const createRequestId = () => crypto.randomUUID();
 
-async function sendJson(verb, path, query, body, signal) {
-  const response = await sendRequest(verb, path, query, body, signal, {});
-  return response.json();
+/**
+ * The changes of this page without a known outcome, by what they change. The same change again is the same request,
+ * with the same `request_id`: the gateway may have made it, and only its response was lost.
+ */
+const unanswered = new Map();
+addEventListener("hashchange", () => unanswered.clear());
+
+/** Returns a request as it is sent; for a change without a known outcome the request that was sent before. */
+function buildRequest(verb, path, query, body) {
+  const content = body === undefined || body instanceof Blob ? body : JSON.stringify(body);
+  const request = { verb, address: path + encodeQuery(query), content };
+  const id = [query, body, body?.[0]?.head].find((message) => message?.request_id)?.request_id;
+  if (!id) return request;
+  const key = `${verb} ${request.address} ${content}`.replace(id, "");
+  if (!unanswered.has(key)) unanswered.set(key, { ...request, key });
+  return unanswered.get(key);
 }
 
-async function sendRequest(verb, path, query, body, signal, extra) {
+/** Forgets a change whose outcome is known: it succeeded, or it was refused with `error`. */
+function markAnswered({ key }, error) {
+  if (!error || REFUSED.has(error.status)) unanswered.delete(key);
+}
+
+async function sendJson(verb, path, query, body, signal) {
+  const request = buildRequest(verb, path, query, body);
+  try {
+    const response = await sendRequest(request, signal);
+    const answer = await readPart(() => response.json(), signal);
+    markAnswered(request);
+    return answer;
+  } catch (error) {
+    markAnswered(request, error);
+    throw error;
+  }
+}
+
+/** Reads a part of a response. Throws an ApiError if the connection breaks. */
+async function readPart(read, signal) {
+  try {
+    return await read();
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw createInterruption();
+  }
+}
+
+const createInterruption = () => new ApiError(0, { detail: t("api.the_connection_to_the_gateway") });
+
+async function sendRequest({ verb, address, content }, signal, extra = {}) {
   const headers = { ...session.headers(), ...extra };
-  const isFile = body instanceof Blob;
-  if (body !== undefined) headers["Content-Type"] = isFile ? "application/octet-stream" : "application/json";
+  if (content !== undefined)
+    headers["Content-Type"] = content instanceof Blob ? "application/octet-stream" : "application/json";
   let response;
   try {
-    const init = { method: verb, headers, signal, body: isFile ? body : JSON.stringify(body) };
-    response = await fetch(path + encodeQuery(query), { ...init, credentials: "omit", cache: "no-store" });
+    const init = { method: verb, headers, signal, body: content };
+    response = await fetch(address, { ...init, credentials: "omit", cache: "no-store" });
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new ApiError(0, { detail: t("api.the_gateway_cannot_be_reached") });
@@ -89,14 +132,24 @@ function encodeQuery(query) {
  */
 export async function* streamEvents(verb, path, { query, body, signal, lastId = "" } = {}) {
   const extra = { Accept: "text/event-stream", ...(lastId ? { "Last-Event-ID": lastId } : {}) };
-  const response = await sendRequest(verb, path, query, body, signal, extra);
-  for await (const block of readBlocks(response.body)) {
-    const { event, id, data } = parseEvent(block);
-    if (event === "end") return;
-    if (event === "error") throw new ApiError(JSON.parse(data).status, JSON.parse(data));
-    if (data) yield { id, data: JSON.parse(data) };
+  const request = buildRequest(verb, path, query, body);
+  let failure;
+  try {
+    const response = await sendRequest(request, signal, extra);
+    for await (const block of readBlocks(response.body)) {
+      const { event, id, data } = parseEvent(block);
+      if (event === "end") return;
+      if (event === "error") throw new ApiError(JSON.parse(data).status, JSON.parse(data));
+      if (data) yield { id, data: JSON.parse(data) };
+    }
+    throw createInterruption();
+  } catch (error) {
+    failure = error;
+    throw error;
+  } finally {
+    // A reader that needs no further events has its outcome, too.
+    markAnswered(request, failure);
   }
-  throw new ApiError(0, { detail: t("api.the_connection_to_the_gateway") });
 }
 
 async function* readBlocks(body) {

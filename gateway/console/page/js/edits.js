@@ -56,13 +56,13 @@ export async function deleteBullet(dataset, { id, content, updated_revision: bas
 /** Asks for the reason of a vote, and casts it. A person's vote is no trajectory, so it gets an id of its own. */
 export async function voteOnBullet(dataset, { id }, tag) {
   const isHelpful = tag === "VOTE_TAG_HELPFUL";
+  const voter = PERSON + crypto.randomUUID();
   const done = await askInDialog({
     title: isHelpful ? t("edits.vote_that_helped", { id }) : t("edits.vote_that_harmed", { id }),
     text: t("edits.search_ranks_bullets_with_helpful"),
     fields: [why],
     confirm: t("edits.vote"),
-    act: ({ reason }) =>
-      castVote(dataset, { bullet_id: id, tag, trajectory_id: PERSON + crypto.randomUUID(), reason }, reason),
+    act: ({ reason }) => castVote(dataset, { bullet_id: id, tag, trajectory_id: voter, reason }, reason),
     done: ({ revision }) => t("edits.your_vote_counts_from_revision", { revision }),
   });
   if (done) reopenRoute(["playbooks", dataset], { bullet: id });
