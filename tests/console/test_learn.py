@@ -96,6 +96,26 @@ def test_what_others_write_arrives_too(reader: Reader, stack: Stack) -> None:
     expect(feed.locator(".arrived")).to_contain_text("(41)")
 
 
+def test_the_feed_goes_on_after_its_connection_broke(reader: Reader, stack: Stack) -> None:
+    """The first stream breaks without a message, and the next one is quiet."""
+    stack.seeds.playbook("interrupted", 1)
+    reader.page.add_init_script(
+        """(() => {
+          const { fetch } = window;
+          let isBroken = true;
+          window.fetch = (address, init) => {
+            if (!isBroken || !address.includes("/interrupted/events")) return fetch(address, init);
+            isBroken = false;
+            const body = new ReadableStream({ start: (stream) => stream.error(new TypeError()) });
+            return Promise.resolve(new Response(body));
+          };
+        })()"""
+    )
+    reader.open("#/learn/interrupted")
+    expect(reader.page.get_by_role("region", name="Feed").locator(".detail-head")).to_contain_text("up to date")
+    expect(reader.page.get_by_role("region", name="Feed").get_by_role("alert")).to_have_count(0)
+
+
 @pytest.mark.parametrize("name", list(BY_NAME))
 def test_what_is_pasted_is_recognised(reader: Reader, name: str) -> None:
     reader.open("#/learn/recognised")

@@ -127,16 +127,17 @@ function encodeQuery(query) {
 }
 
 /**
- * The messages of a stream, as `{id, data}`. Throws an ApiError when the stream failed or was interrupted; it returns
- * only after the gateway has sent the end of the stream.
+ * The messages of a stream, as `{id, data}`; `onOpen` is called when the stream begins. Throws an ApiError when the
+ * stream failed or was interrupted; it returns only after the gateway has sent the end of the stream.
  */
-export async function* streamEvents(verb, path, { query, body, signal, lastId = "" } = {}) {
+export async function* streamEvents(verb, path, { query, body, signal, lastId = "", onOpen } = {}) {
   const extra = { Accept: "text/event-stream", ...(lastId ? { "Last-Event-ID": lastId } : {}) };
   const request = buildRequest(verb, path, query, body);
   let failure;
   try {
     const response = await sendRequest(request, signal, extra);
-    for await (const block of readBlocks(response.body)) {
+    onOpen?.();
+    for await (const block of readBlocks(response.body, signal)) {
       const { event, id, data } = parseEvent(block);
       if (event === "end") return;
       if (event === "error") throw new ApiError(JSON.parse(data).status, JSON.parse(data));
@@ -152,12 +153,12 @@ export async function* streamEvents(verb, path, { query, body, signal, lastId = 
   }
 }
 
-async function* readBlocks(body) {
+async function* readBlocks(body, signal) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   try {
     for (;;) {
-      const { value, done } = await reader.read();
+      const { value, done } = await readPart(() => reader.read(), signal);
       if (done) return;
       const parts = (rest + value).split("\n\n");
       rest = parts.pop();
@@ -191,10 +192,10 @@ export async function followStream(path, { query, signal, take, onState = () => 
     document.addEventListener("visibilitychange", end, { signal: turn.signal });
     signal.addEventListener("abort", end, { signal: turn.signal });
     try {
-      for await (const event of streamEvents("GET", path, { query, signal: turn.signal, lastId })) {
+      const onOpen = () => onState("live");
+      for await (const event of streamEvents("GET", path, { query, signal: turn.signal, lastId, onOpen })) {
         failures = 0;
         lastId = event.id || lastId;
-        onState("live");
         take(event.data);
       }
       return;
