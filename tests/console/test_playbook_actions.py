@@ -102,7 +102,23 @@ def test_only_a_press_beside_a_dialog_closes_it(reader: Reader, stack: Stack) ->
     assert box is not None
     mouse.click(box["x"] + 5, box["y"] + 5)  # the padding of the dialog
     expect(lesson).to_have_value("A long text.")
+    lesson.fill("")
     mouse.click(5, 400)
+    expect(dialog).to_have_count(0)
+
+
+def test_only_its_button_closes_a_dialog_with_a_typed_text(reader: Reader, stack: Stack) -> None:
+    stack.seeds.playbook("typed", 2)
+    reader.open("#/playbooks/typed")
+    reader.button("Add a lesson…").click()
+    dialog = reader.page.get_by_role("dialog")
+    lesson = dialog.get_by_label("Lesson")
+    lesson.fill("A text that took an hour.")
+    reader.page.mouse.click(5, 400)
+    expect(dialog.get_by_role("alert")).to_contain_text("Your changes are not sent.")
+    reader.press("Escape", "Escape")
+    expect(lesson).to_have_value("A text that took an hour.")
+    dialog.get_by_role("button", name="Back").click()
     expect(dialog).to_have_count(0)
 
 
@@ -279,6 +295,9 @@ def test_a_key_is_created_shown_once_and_revoked(reader: Reader) -> None:
     dialog.get_by_label("Review: decide on pending changes").check()
     dialog.get_by_role("button", name="Create").click()
     expect(dialog.locator("pre")).to_have_text(re.compile(r"^\S{20,}$"))
+    reader.press("Escape", "Escape")
+    reader.page.mouse.click(5, 400)
+    expect(dialog.locator("pre")).to_be_visible()
     dialog.get_by_role("button", name="I have stored it").click()
     row = reader.page.get_by_role("row", name="ci-agent")
     expect(row).to_contain_text(re.compile("read.*learn.*review"))

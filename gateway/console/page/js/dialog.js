@@ -8,7 +8,7 @@ import { t } from "./texts.js";
  * Asks for confirmation and values, and runs a change with them. `fields` are `{name, label, kind, value, required,
  * options, pattern, min, max, step}` with kind `text`, `long`, `choice`, `check`, `date`, `number` or `file`; without a
  * step a number is whole. `act(values)` gets the values by name. The dialog is open until `act` has succeeded: an error
- * is shown in it, and it keeps all values.
+ * is shown in it, and it keeps all values. With changed values that are not sent, only its button closes it.
  * Returns the response of `act`, after `done` is shown as in `runChange`; null if the person cancels.
  */
 export function askInDialog({ title, text, fields = [], confirm, danger = false, act, done }) {
@@ -28,9 +28,15 @@ export function askInDialog({ title, text, fields = [], confirm, danger = false,
     );
     const dialog = h("dialog", { "aria-labelledby": "dialog-title" }, form);
     const showError = (message) => (dialog.open ? fillElement(fault, message) : showToast(message, "bad"));
+    const readValues = () => Object.fromEntries([...inputs].map(([name, input]) => [name, readInput(input)]));
+    const before = readValues();
+    const mayClose = () => {
+      if (submit.disabled || fields.every(({ name }) => before[name] === readInput(inputs.get(name)))) return true;
+      showError(t("dialog.back_discards_your_changes"));
+      return false;
+    };
     const save = async () => {
-      const values = Object.fromEntries([...inputs].map(([name, input]) => [name, readInput(input)]));
-      const response = await runChange(() => act(values), done, showError);
+      const response = await runChange(() => act(readValues()), done, showError);
       submit.disabled = false;
       if (response) dialog.close();
       return response;
@@ -43,7 +49,7 @@ export function askInDialog({ title, text, fields = [], confirm, danger = false,
       fillElement(fault);
       answer = save();
     });
-    openDialog(dialog, () => resolve(answer));
+    openDialog(dialog, { closed: () => resolve(answer), mayClose });
   });
 }
 
@@ -56,13 +62,19 @@ function renderField({ kind, label }, input) {
   return kind === "check" ? h("label", { class: "check" }, input, label) : h("label", { class: "field" }, label, input);
 }
 
-/** Shows a dialog until it is closed, then removes it. */
-export function openDialog(dialog, closed = () => {}) {
+/** Shows a dialog until it is closed, then removes it. Escape and a press beside it close it if `mayClose()`. */
+export function openDialog(dialog, { closed = () => {}, mayClose = () => true } = {}) {
   dialog.addEventListener("close", () => (dialog.remove(), closed()));
+  const refuse = (event) => mayClose() || event.preventDefault();
+  dialog.addEventListener("keydown", (event) => event.key === "Escape" && !event.isComposing && refuse(event));
+  // A file input in the dialog has a `cancel` event, too.
+  dialog.addEventListener("cancel", (event) => event.target === dialog && refuse(event));
   // The click of a drag out of the dialog, such as the selection of a text, belongs to the dialog, too.
   let isPressedBeside = false;
   dialog.addEventListener("pointerdown", (event) => (isPressedBeside = isBeside(dialog, event)));
-  dialog.addEventListener("click", (event) => isPressedBeside && isBeside(dialog, event) && dialog.close());
+  dialog.addEventListener("click", (event) => {
+    if (isPressedBeside && isBeside(dialog, event) && mayClose()) dialog.close();
+  });
   document.body.append(dialog);
   dialog.showModal();
 }

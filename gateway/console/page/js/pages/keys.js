@@ -167,7 +167,8 @@ function showKeyText({ key, text }) {
     renderSnippet(t("keys.api_key"), text),
     h("div", { class: "actions" }, close),
   );
-  openDialog(dialog);
+  // The text is shown only here, so only the button closes the dialog.
+  openDialog(dialog, { mayClose: () => false });
 }
 
 async function revokeAfterConfirmation({ id, label }, reload) {

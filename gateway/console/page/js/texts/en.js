@@ -223,6 +223,7 @@ export default {
   "datasets.pages_of": "Pages of {dataset}",
   "datasets.previous_dataset": "previous dataset",
   "dialog.back": "Back",
+  "dialog.back_discards_your_changes": "Your changes are not sent. “Back” discards them.",
   "edits.add_a_lesson": "Add a lesson",
   "edits.add_again": "Add again",
   "edits.add_again_2": "Add {id} again?",

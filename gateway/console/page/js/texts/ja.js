@@ -220,6 +220,7 @@ export default {
   "datasets.pages_of": "{dataset} のページ",
   "datasets.previous_dataset": "前のデータセット",
   "dialog.back": "戻る",
+  "dialog.back_discards_your_changes": "変更はまだ送信されていません。「戻る」で破棄します。",
   "edits.add_a_lesson": "教訓を追加",
   "edits.add_again": "もう一度追加",
   "edits.add_again_2": "{id} をもう一度追加しますか？",
