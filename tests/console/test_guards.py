@@ -91,6 +91,22 @@ def test_the_history_shows_changes_of_guards(reader: Reader, stack: Stack) -> No
     expect(history).to_contain_text(f"Guard: denypinned {TARGET} → no guard")
 
 
+def test_a_pending_guard_is_shown_before_the_decision(reader: Reader, stack: Stack) -> None:
+    """An edit of a guard has no text, and keeps that of its bullet."""
+    first, *_ = stack.seeds.playbook("guards-pending", 4)
+    stack.seeds.set_policy("guards-pending", "REVIEW_MODE_REVIEW")
+    target = {"expression": TARGET, "mode": "TARGET_MODE_DENY", "pinned": True}
+    add = {"type": "DELTA_TYPE_ADD", "section": "apis_to_use", "content": "Read the rules first.", "target": target}
+    edit = {"type": "DELTA_TYPE_UPDATE", "bullet_id": first, "target": target}
+    stack.seeds.deltas("guards-pending", [add, edit], "agreed")
+    reader.open("#/review/guards-pending")
+    side = reader.page.get_by_role("region", name="Change")
+    for row in (reader.rows.filter(has_text="check"), reader.rows.filter(has_text="Read the rules first.")):
+        row.click()
+        expect(side).to_contain_text(f"Guard: no guard → denypinned {TARGET}")
+        expect(side.locator("del")).to_have_count(0)
+
+
 def test_a_target_that_is_too_long_is_refused_and_not_cut(reader: Reader, stack: Stack) -> None:
     first, *_ = stack.seeds.playbook("guarded-at-length", 4)
     reader.open(f"#/guards/guarded-at-length?bullet={first}")

@@ -116,9 +116,7 @@ export function renderDifferences(before, after) {
     before.section === after.section
       ? null
       : h("p", null, t("common.section"), ": ", before.section, " → ", after.section),
-    hasSameTarget(before, after)
-      ? null
-      : h("p", { class: "text" }, t("common.guard"), ": ", renderTarget(before), " → ", renderTarget(after)),
+    renderTargetChange(before, after),
     before.state === after.state ? null : h("p", null, t("bullet.now"), formatEnum(after.state, "BULLET_STATE_"), "."),
     isConfirmed(before, after)
       ? h("p", null, t("bullet.confirmed_by_another_trajectory_in", { length: formatCount(after.sources.length) }))
@@ -126,8 +124,14 @@ export function renderDifferences(before, after) {
   ];
 }
 
+/** Returns the guards before and after a change; nothing if they are the same. */
+export function renderTargetChange(before, after) {
+  if (hasSameTarget(before, after)) return null;
+  return h("p", { class: "text" }, t("common.guard"), ": ", renderTarget(before), " → ", renderTarget(after));
+}
+
 function renderTarget({ target }) {
-  if (!target) return h("span", { class: "muted" }, t("changes.no_guard"));
+  if (!target?.expression) return h("span", { class: "muted" }, t("changes.no_guard"));
   return [
     renderState(readEnum(target.mode, "TARGET_MODE_")),
     target.pinned ? renderChip(t("guards.pinned")) : null,

@@ -1,7 +1,7 @@
 /** Pending changes: the effect of each, the changes of its target since, and the decision. */
 
 import { Refusal, fetchAll } from "../api.js";
-import { renderChanges } from "../changes.js";
+import { renderChanges, renderTargetChange } from "../changes.js";
 import { renderDatasetChoice, renderDatasetTabs, lastDataset } from "../datasets.js";
 import { askInDialog } from "../dialog.js";
 import { drawDiff } from "../diff.js";
@@ -322,14 +322,22 @@ function renderSources(dataset, { delta: { sources }, source_trajectory: whole }
 }
 
 function renderProposal({ delta, current_bullet: current }) {
-  if (delta.type === "DELTA_TYPE_ADD") return h("p", { class: "text lead" }, delta.content);
+  if (delta.type === "DELTA_TYPE_ADD")
+    return [h("p", { class: "text lead" }, delta.content), delta.target ? renderTargetChange({}, delta) : null];
   if (!current)
     return [
       h("p", { class: "text lead" }, delta.content),
       h("p", { class: "bad" }, t("review.its_bullet_does_not_exist")),
     ];
   if (delta.type === "DELTA_TYPE_DELETE") return h("p", { class: "diff text lead" }, h("del", null, current.content));
-  return drawDiff(current.content, delta.content);
+  // An edit without a text or a target keeps that of the bullet.
+  const edited = { content: delta.content || current.content, target: delta.target ?? current.target };
+  return [
+    edited.content === current.content
+      ? h("p", { class: "text lead" }, current.content)
+      : drawDiff(current.content, edited.content),
+    renderTargetChange(current, edited),
+  ];
 }
 
 /** Returns the changes since the proposal: of the edited bullet, or of the playbook for a new bullet. */
