@@ -7,9 +7,9 @@ import re
 import uuid
 
 import httpx
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
-from tests.console.reader import Reader
+from tests.console.reader import TWO_FRAMES, Reader
 from tests.console.seeds import comparison
 from tests.console.windows import BULLETS, Stack
 
@@ -213,6 +213,28 @@ def test_a_change_that_somebody_else_decided_leaves_the_queue(reader: Reader, st
     reader.sees("3 changes")
     expect(reader.rows).to_have_count(3)
     reader.expect_only_refusals("400")
+
+
+def test_a_key_that_is_pressed_twice_or_held_approves_once(reader: Reader, stack: Stack) -> None:
+    stack.seeds.queue("held", 6)
+    decisions: list[str] = []
+    routes: list[Route] = []
+    reader.page.on("request", lambda request: decisions.append(request.url) if request.method == "POST" else None)
+    reader.page.route("**/v1/playbooks/held/pending", lambda route: routes.append(route), times=1)
+    reader.open("#/review/held")
+    reader.sees("6 changes")
+    reader.page.locator(".virtual").focus()
+    reader.press("Home", "a", "a")
+    reader.page.evaluate(TWO_FRAMES)
+    assert len(decisions) == 1
+    routes[0].continue_()
+    reader.sees("5 changes")
+    reader.page.keyboard.down("a")
+    reader.sees("4 changes")
+    reader.page.keyboard.down("a")
+    reader.page.keyboard.up("a")
+    reader.page.evaluate(TWO_FRAMES)
+    assert len(decisions) == 2
 
 
 def test_search_names_the_field_that_is_wrong(reader: Reader) -> None:

@@ -1,6 +1,8 @@
 /** The keyboard: single keys, and sequences of two such as `g p`. Pages bind their keys while they are open. */
 
 const SEQUENCE_MS = 1200;
+/** The keys that move to the next and to the previous row. */
+const MOVES = new Set(["j", "k"]);
 const bindings = new Set();
 let begun = "";
 let timer = 0;
@@ -29,6 +31,8 @@ function handleKey(event) {
   // A focused button or link keeps its own Enter and Space.
   const pressed = event.target instanceof HTMLElement && event.target.matches("button, a, summary");
   if (pressed && (event.key === "Enter" || event.key === " ")) return;
+  // A key that is held down selects further rows, and decides only once.
+  if (event.repeat && !MOVES.has(event.key)) return;
   const typed = begun ? `${begun} ${event.key}` : event.key;
   begun = "";
   clearTimeout(timer);

@@ -242,8 +242,11 @@ class Queue {
 
   async approve() {
     const ids = this.targets;
-    if (ids.length && (await runChange(() => this.decide("DECISION_APPROVE", ids, ""), describeOutcome)))
-      this.drop(ids);
+    if (!ids.length || this.isApproving) return;
+    this.isApproving = true;
+    const done = await runChange(() => this.decide("DECISION_APPROVE", ids, ""), describeOutcome);
+    this.isApproving = false;
+    if (done) this.drop(ids);
   }
 
   async reject() {
