@@ -116,6 +116,25 @@ def test_the_feed_goes_on_after_its_connection_broke(reader: Reader, stack: Stac
     expect(reader.page.get_by_role("region", name="Feed").get_by_role("alert")).to_have_count(0)
 
 
+def test_a_text_that_is_dragged_replaces_no_other(reader: Reader) -> None:
+    """The browser moves a text within a field; a thing without a text is no trajectory."""
+    reader.open("#/learn/dragged")
+    text = reader.page.get_by_role("textbox", name="Trajectories")
+    text.fill("A long text.")
+    drop = """(target, text) => {
+      const dataTransfer = new DataTransfer();
+      if (text) dataTransfer.setData("text/plain", text);
+      target.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
+    }"""
+    text.evaluate(drop, "long")
+    expect(text).to_have_value("A long text.")
+    reader.page.locator("form.drop").evaluate(drop, "")
+    expect(text).to_have_value("A long text.")
+    reader.page.locator("form.drop").evaluate(drop, "Another text.")
+    expect(text).to_have_value("Another text.")
+    reader.expect_only_refusals("400")
+
+
 @pytest.mark.parametrize("name", list(BY_NAME))
 def test_what_is_pasted_is_recognised(reader: Reader, name: str) -> None:
     reader.open("#/learn/recognised")

@@ -92,14 +92,23 @@ class Learning {
   }
 
   acceptDrops(form) {
-    form.addEventListener("dragover", (event) => (event.preventDefault(), form.classList.add("over")));
+    // The browser itself inserts a text into a field, or moves it within one.
+    const isForField = ({ target, dataTransfer: { items } }) =>
+      target.matches("textarea, input") && ![...items].some(({ kind }) => kind === "file");
+    form.addEventListener("dragover", (event) => {
+      if (isForField(event)) return;
+      event.preventDefault();
+      form.classList.add("over");
+    });
     form.addEventListener("dragleave", () => form.classList.remove("over"));
     form.addEventListener("drop", (event) => {
-      event.preventDefault();
       form.classList.remove("over");
+      if (isForField(event)) return;
+      event.preventDefault();
       const { files } = event.dataTransfer;
+      const text = event.dataTransfer.getData("text/plain");
       if (files.length) this.sources.add(files);
-      else this.sources.show(event.dataTransfer.getData("text/plain"));
+      else if (text) this.sources.show(text);
     });
   }
 
