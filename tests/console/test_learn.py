@@ -236,6 +236,25 @@ def test_a_job_is_cancelled_by_a_key(browser: Browser, patient: str) -> None:
         expect(job).to_contain_text(re.compile(r"Waiting[1-9]\d?Last error.*Cancelled[1-9]"))
 
 
+def test_a_key_cancels_no_job_that_is_not_shown(browser: Browser, patient: str) -> None:
+    with reading(browser, patient) as reader:
+        job_id = submit_job(patient, "replaced", build_trajectories("replaced", 1))
+        reader.open(f"#/learn/replaced?job={job_id}")
+        job = reader.page.get_by_role("region", name="Job", exact=True)
+        expect(job).to_contain_text("running")
+        trajectory = {"query": "Add 1 and 1", "status": "", "steps": [], "ground_truth": ""}
+        parsed = {"trajectories": [{"trajectory": trajectory}], "format": "TRAJECTORY_FORMAT_HANSEI"}
+        reader.page.route("**/v1/trajectories/parse?*", lambda route: route.fulfill(json=parsed))
+        reader.page.route("**/v1/learn/events", lambda route: route.abort())
+        reader.button("Fill in an example").click()
+        reader.main.get_by_role("button", name="Learn").click()
+        expect(job).to_have_count(0)
+        reader.page.get_by_role("heading", name="Jobs").click()
+        reader.press("c")
+        expect(reader.page.get_by_role("dialog")).to_have_count(0)
+        reader.expect_only_refusals("ERR_FAILED")
+
+
 def test_dead_letters_have_reasons_and_can_be_retried(browser: Browser, failing_address: str) -> None:
     with reading(browser, failing_address) as reader:
         job_id = submit_job(failing_address, "dead", build_trajectories("dead", 60))

@@ -13,10 +13,11 @@ const LATEST = 10;
 const LETTERS = 50;
 const readState = (job) => readEnum(job.state, "JOB_STATE_");
 
-/** One job, followed until it has ended. Then `ended()` is called. */
+/** One job, followed until it has ended or until `leave()`. When it has ended, `ended()` is called. */
 export class Job {
   constructor(dataset, id, signal, ended) {
-    Object.assign(this, { dataset, id, signal, ended, job: null, listed: -1 });
+    Object.assign(this, { dataset, id, ended, job: null, listed: -1, leaving: new AbortController() });
+    this.signal = AbortSignal.any([signal, this.leaving.signal]);
     this.state = h("span", { role: "status" });
     this.live = h("span", null);
     this.body = h("div", null, renderLoading(3));
@@ -53,6 +54,11 @@ export class Job {
           : renderFailure(error, () => this.follow()),
       );
     }
+  }
+
+  /** Ends the stream of a job that is not shown any more. */
+  leave() {
+    this.leaving.abort();
   }
 
   render(job) {

@@ -141,6 +141,7 @@ class Learning {
   async learnOne(run) {
     const body = { ...run, dataset: this.dataset, ground_truth: this.truth.value || run.ground_truth };
     const stages = new Stages(this.dataset);
+    this.leaveJob();
     noteQuery({ job: "" });
     fillElement(this.progress, stages.element);
     try {
@@ -160,7 +161,13 @@ class Learning {
     this.jobs.read();
   }
 
+  leaveJob() {
+    this.job?.leave();
+    this.job = null;
+  }
+
   showJob(id) {
+    this.leaveJob();
     this.job = new Job(this.dataset, id, this.signal, () => this.jobs.read());
     fillElement(this.progress, this.job.element);
     this.job.follow();
