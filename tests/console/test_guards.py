@@ -54,6 +54,28 @@ def test_a_guard_is_written_beside_its_backtest(reader: Reader, stack: Stack) ->
     reader.sees("git push")
 
 
+def test_a_guard_that_is_not_saved_is_kept_while_others_are_read(reader: Reader, stack: Stack) -> None:
+    first, second, *_ = stack.seeds.playbook("guards-kept", 4)
+    target = {"expression": TARGET, "mode": "TARGET_MODE_SHADOW"}
+    guards = [{"type": "DELTA_TYPE_UPDATE", "bullet_id": bullet, "target": target} for bullet in (first, second)]
+    stack.seeds.deltas("guards-kept", guards, "agreed")
+    stack.seeds.archive("guards-kept", passed_sum(1))
+    reader.open("#/guards/guards-kept")
+    expect(reader.rows).to_have_count(2)
+    detail = reader.page.get_by_role("region", name="Guard", exact=True)
+    why = detail.get_by_role("textbox", name="Why")
+    reader.rows.first.click()
+    why.fill("A reason that took an hour.")
+    reader.rows.last.click()
+    expect(why).to_have_value("")
+    reader.press("Escape")
+    expect(detail).to_have_count(0)
+    reader.rows.first.click()
+    expect(why).to_have_value("A reason that took an hour.")
+    detail.get_by_role("button", name="Save").click()
+    expect(why).to_have_value("")
+
+
 def test_a_bullet_gets_a_guard_and_loses_it(reader: Reader, stack: Stack) -> None:
     first, *_ = stack.seeds.playbook("guarded-later", 4)
     reader.open(f"#/playbooks/guarded-later?bullet={first}")

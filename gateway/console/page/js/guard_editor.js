@@ -56,6 +56,17 @@ export class GuardEditor {
     this.reason = h("input", { autocomplete: "off" });
     this.lesson = h("textarea", { rows: 3, required: true });
     this.section = h("input", { required: true, value: "strategies_and_hard_rules" });
+    this.inputs = [this.expression, this.mode, this.pinned, this.reason, this.lesson, this.section];
+    this.before = this.readInputs();
+  }
+
+  readInputs() {
+    return JSON.stringify(this.inputs.map(({ value, checked }) => [value, checked]));
+  }
+
+  /** Returns whether a person has changed something that is not saved. */
+  get isChanged() {
+    return this.readInputs() !== this.before;
   }
 
   renderForm() {

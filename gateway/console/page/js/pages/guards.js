@@ -39,6 +39,8 @@ export function openPage({ params: { dataset }, query, signal }) {
 class Guards {
   constructor(dataset, query, signal) {
     Object.assign(this, { dataset, query, signal, guards: [], decisions: [] });
+    /** The editors with changes that are not saved, by the ids of their bullets. */
+    this.drafts = new Map();
     this.count = h("span", { role: "status" });
     this.body = h("div", { class: "split guards alone" });
     this.side = h("section", { class: "detail", "aria-label": t("common.guard") });
@@ -111,20 +113,35 @@ class Guards {
 
   show(guard) {
     noteQuery({ bullet: guard.bullet_id || NEW });
-    this.editor?.stop();
-    this.editor = new GuardEditor(this.dataset, guard, this.revision, this.signal, (bullet, revision) =>
-      this.load(bullet, Number(revision)),
-    );
+    this.leaveEditor();
+    const draft = this.drafts.get(guard.bullet_id);
+    draft?.test();
+    this.editor = draft ?? this.createEditor(guard);
     this.body.classList.remove("alone");
     if (!this.side.isConnected) this.body.append(this.side);
     fillElement(this.side, this.renderDetail(guard));
     this.side.scrollTop = 0;
   }
 
+  createEditor(guard) {
+    const saved = (bullet, revision) => {
+      this.editor = null;
+      this.drafts.delete(guard.bullet_id);
+      this.load(bullet, Number(revision));
+    };
+    return new GuardEditor(this.dataset, guard, this.revision, this.signal, saved);
+  }
+
+  /** Ends the backtest of the open editor, and keeps what is not saved until its guard is opened again. */
+  leaveEditor() {
+    this.editor?.stop();
+    if (this.editor?.isChanged) this.drafts.set(this.editor.guard.bullet_id, this.editor);
+  }
+
   close() {
     if (!this.side.isConnected) return;
     noteQuery({ bullet: "" });
-    this.editor.stop();
+    this.leaveEditor();
     this.body.classList.add("alone");
     this.side.remove();
     this.list.element.focus();
