@@ -75,6 +75,19 @@ def test_an_inbox_that_cannot_be_read_counts_nothing(visitor: Reader) -> None:
     visitor.expect_only_refusals("ERR_INTERNET_DISCONNECTED")
 
 
+def test_the_badge_is_read_again_after_a_failure(visitor: Reader) -> None:
+    page = visitor.page
+    page.clock.install()
+    page.route("**/v1/**", lambda route: route.abort())
+    with page.expect_event("requestfailed", lambda request: "/v1/jobs" in request.url):
+        visitor.open("#/api")
+    page.unroute("**/v1/**")
+    # A minute of the browser; the request follows in 30 seconds, if the failure is noticed only after it.
+    with page.expect_response(lambda response: "/v1/jobs" in response.url, timeout=40_000):
+        page.clock.fast_forward(60_000)
+    visitor.expect_only_refusals("ERR_FAILED")
+
+
 def test_the_inbox_leads_to_what_waits(visitor: Reader, work: Work) -> None:
     filled = work.seeds
     execution = filled.execution("Choose a colour", steps=ASKING)

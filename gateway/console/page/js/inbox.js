@@ -1,9 +1,10 @@
 /** What needs a person: open questions of executions, changes for review, and dead letters; the badge counts them. */
 
-import { fetchAll } from "./api.js";
+import { fetchAll, waitFor } from "./api.js";
 import { h } from "./dom.js";
 import { listDatasets, listExecutions, listJobs } from "./endpoints.js";
 import { formatCount, formatPlural } from "./format.js";
+import { logUnexpectedError } from "./states.js";
 
 const PAGE = { questions: 200, datasets: 1000, jobs: 500 };
 /** More items of a kind are not counted. */
@@ -12,7 +13,6 @@ const MOST = 1000;
 const REFRESH_MS = 30_000;
 
 export const badge = h("span", { class: "badge", hidden: true });
-let timer = 0;
 const watchers = new Set();
 
 /** Calls `take` with the items whenever the badge is read, until `signal` is aborted. */
@@ -63,15 +63,15 @@ export function showBadge(found) {
 
 /** Reads the badge now, and again while this page is open. A failure leaves it as it is: the inbox shows the reason. */
 export async function refreshBadge(signal) {
-  clearTimeout(timer);
-  try {
-    const found = await readInbox(signal);
-    if (signal.aborted) return;
-    showBadge(found);
-    for (const take of watchers) take(found);
-  } catch {
-    return;
+  while (!signal.aborted) {
+    try {
+      const found = await readInbox(signal);
+      if (signal.aborted) return;
+      showBadge(found);
+      for (const take of watchers) take(found);
+    } catch (error) {
+      if (!signal.aborted) logUnexpectedError(error);
+    }
+    await waitFor(REFRESH_MS, signal);
   }
-  timer = setTimeout(() => refreshBadge(signal), REFRESH_MS);
-  signal.addEventListener("abort", () => clearTimeout(timer), { once: true });
 }
