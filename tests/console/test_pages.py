@@ -302,6 +302,10 @@ def test_an_execution_is_modified_informed_and_cancelled(reader: Reader, stack: 
     changed = json.loads(reader.page.get_by_role("textbox", name="The plan").input_value())
     changed["steps"] = [{**changed["steps"][0], "description": "Look at both invoices"}]
     reader.page.get_by_role("textbox", name="The plan").fill(json.dumps(changed))
+    reader.page.get_by_label("In words").fill("Look at both invoices")
+    reader.page.get_by_role("dialog").get_by_role("button", name="Modify").click()
+    expect(reader.page.get_by_role("dialog").get_by_role("alert")).to_contain_text("only one of them is used")
+    reader.page.get_by_label("In words").fill("")
     reader.page.get_by_role("dialog").get_by_role("button", name="Modify").click()
     expect(reader.main.locator(".event-intervention_answered").first).to_contain_text("modify")
     expect(reader.main.locator(".step").first).to_contain_text("Look at both invoices")

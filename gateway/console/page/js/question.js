@@ -89,7 +89,10 @@ async function modifyPlan(plan, send) {
       { name: "plan", label: t("question.the_plan"), kind: "long", value: whole },
     ],
     confirm: t("question.modify"),
-    act: ({ words, plan: text }) => send("MODIFY", words ? { user_input: words } : { modified_plan: parsePlan(text) }),
+    act: ({ words, plan: text }) => {
+      if (words && text !== whole) throw new Refusal(t("question.either_words_or_the_plan"));
+      return send("MODIFY", words ? { user_input: words } : { modified_plan: parsePlan(text) });
+    },
     done: t("execution.answered"),
   });
 }

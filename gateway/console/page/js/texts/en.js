@@ -693,6 +693,7 @@ export default {
   "question.confirm": "Proceed ",
   "question.describe_the_change_in_words":
     "Describe the change in words, or edit the plan itself; words take precedence.",
+  "question.either_words_or_the_plan": "Describe the change in words or edit the plan: only one of them is used.",
   "question.expires": "expires ",
   "question.in_words": "In words",
   "question.modify": "Modify",

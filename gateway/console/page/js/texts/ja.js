@@ -683,6 +683,7 @@ export default {
   "question.cancel_the_execution": "実行を中止",
   "question.confirm": "続行 ",
   "question.describe_the_change_in_words": "変更を文章で説明するか、計画を編集してください。文章が優先されます。",
+  "question.either_words_or_the_plan": "変更は言葉で説明するか、計画を編集してください。使われるのは一方だけです。",
   "question.expires": "期限 ",
   "question.in_words": "文章で",
   "question.modify": "変更",
