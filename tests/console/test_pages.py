@@ -237,6 +237,22 @@ def test_a_key_that_is_pressed_twice_or_held_approves_once(reader: Reader, stack
     assert len(decisions) == 2
 
 
+def test_a_search_that_was_left_does_not_change_the_next_address(reader: Reader) -> None:
+    reader.page.clock.install()
+    reader.open("#/search/thousand")
+    reader.page.evaluate(
+        """() => {
+          const query = document.querySelector("input[type=search]");
+          query.value = "database";
+          query.dispatchEvent(new Event("input"));
+          location.hash = "#/playbooks";
+        }"""
+    )
+    reader.sees("thousand")
+    reader.page.clock.run_for(1_000)
+    expect(reader.page).to_have_url(re.compile("#/playbooks$"))
+
+
 def test_search_names_the_field_that_is_wrong(reader: Reader) -> None:
     reader.open("#/search/thousand?q=database")
     results = reader.page.get_by_label("Results")

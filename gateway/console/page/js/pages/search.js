@@ -33,6 +33,7 @@ export function openPage({ params: { dataset }, query, signal }) {
 class Search {
   constructor(dataset, query, signal) {
     Object.assign(this, { dataset, signal });
+    signal.addEventListener("abort", () => clearTimeout(this.timer), { once: true });
     this.aside = h("span", { role: "status" });
     this.results = h("div", { class: "scroll" });
     const changed = () => this.scheduleSearch(TYPING_MS);
