@@ -39,8 +39,7 @@ export function describeShare({ lower, upper, trajectories }) {
 const formatShare = ({ share, trajectories }) => (Number(trajectories) ? formatPercent(share) : "–");
 
 /** The numbers of the dataset in one row. */
-export function renderTotals(overview, lift, bullets) {
-  const active = bullets.filter(({ state }) => state !== "BULLET_STATE_RETIRED").length;
+export function renderTotals(overview, lift, { dataset, retired_bullets: retired }) {
   const arms = [
     [t("overview.success_with_the_playbook"), "with_playbook"],
     [t("overview.success_without_it"), "without_playbook"],
@@ -55,7 +54,7 @@ export function renderTotals(overview, lift, bullets) {
     overview ? renderTotal(t("common.trajectories"), formatCount(counted), t("overview.in_the_archive_of_the")) : null,
     arms,
     renderLift(lift),
-    renderTotal(t("common.bullets"), formatCount(active), t("overview.served_to_agents")),
+    renderTotal(t("common.bullets"), formatCount(dataset.bullets - retired), t("overview.served_to_agents")),
   );
 }
 

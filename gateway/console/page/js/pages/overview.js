@@ -3,7 +3,15 @@
 import { fetchAll } from "../api.js";
 import { lastDataset } from "../datasets.js";
 import { h } from "../dom.js";
-import { listBullets, listDatasets, listEffects, listRevisions, readLift, readOverview } from "../endpoints.js";
+import {
+  listBullets,
+  listDatasets,
+  listEffects,
+  listRevisions,
+  readDataset,
+  readLift,
+  readOverview,
+} from "../endpoints.js";
 import { renderFirstRun } from "../firstrun.js";
 import { bindKeys } from "../keys.js";
 import {
@@ -75,14 +83,15 @@ function renderChoice(names, present) {
 async function readAll(dataset, signal) {
   const bulletPages = (token) => listBullets(dataset, { page_size: PAGE, page_token: token }, signal);
   const effectPages = (token) => listEffects(dataset, { page_size: PAGE, page_token: token }, signal);
-  const [overview, lift, bullets, history, effects] = await Promise.all([
+  const [summary, overview, lift, bullets, history, effects] = await Promise.all([
+    readDataset(dataset, {}, signal),
     tryRead(readOverview(dataset, signal), signal),
     tryRead(readLift(dataset, signal), signal),
     fetchAll(bulletPages, "bullets", MOST_BULLETS),
     listRevisions(dataset, { page_size: MOST_REVISIONS }, signal),
     tryRead(fetchAll(effectPages, "effects", MOST_EFFECTS), signal),
   ]);
-  return { overview, lift, bullets, revisions: history.revisions, effects };
+  return { summary, overview, lift, bullets, revisions: history.revisions, effects };
 }
 
 async function tryRead(reading, signal) {
@@ -94,10 +103,10 @@ async function tryRead(reading, signal) {
   }
 }
 
-function renderParts(dataset, { overview, lift, bullets, revisions, effects }) {
+function renderParts(dataset, { summary, overview, lift, bullets, revisions, effects }) {
   const history = h("a", { href: formatLink(["playbooks", dataset, "history"]) }, t("overview.all_revisions"));
   return [
-    renderTotals(overview, lift, bullets),
+    renderTotals(overview, lift, summary),
     h(
       "div",
       { class: "panels" },
