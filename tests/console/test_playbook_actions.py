@@ -310,6 +310,19 @@ def test_a_key_is_created_shown_once_and_revoked(reader: Reader) -> None:
     )
 
 
+def test_all_pages_of_keys_are_listed(reader: Reader) -> None:
+    def answer(route: Route) -> None:
+        is_first = "page_token" not in route.request.url
+        label = "first" if is_first else "second"
+        keys = [{"id": "1", "label": label, "tenant": "", "scopes": [], "created_by": "local"}]
+        route.fulfill(json={"keys": keys, "next_page_token": "2" if is_first else ""})
+
+    reader.page.route("**/v1/access/keys?*", answer)
+    reader.open("#/keys")
+    expect(reader.page.get_by_role("row", name="first")).to_be_visible()
+    expect(reader.page.get_by_role("row", name="second")).to_be_visible()
+
+
 def test_the_settings_show_models_and_version(reader: Reader) -> None:
     reader.open("#/health")
     reader.sees("none: hansei works by built-in rules")

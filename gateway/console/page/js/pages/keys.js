@@ -1,5 +1,6 @@
 /** API keys with their scopes, and the audit log. */
 
+import { fetchAll } from "../api.js";
 import { h } from "../dom.js";
 import { askInDialog, openDialog } from "../dialog.js";
 import { createKey, listAuditRecords, listKeys, readCaller, revokeKey } from "../endpoints.js";
@@ -38,8 +39,8 @@ export function openPage({ signal }) {
     loadPart(
       keys,
       signal,
-      () => listKeys({ page_size: PAGE }, signal),
-      (page) => renderKeys(page, read),
+      () => fetchAll((token) => listKeys({ page_size: PAGE, page_token: token }, signal), "keys"),
+      (found) => renderKeys(found, read),
     );
   loadPart(caller, signal, () => readCaller(signal), renderPrincipal);
   read();
@@ -80,7 +81,7 @@ function renderPrincipal({ name, tenant, scopes, expires_at: expires, credential
 
 const renderScope = (scope) => renderChip(formatEnum(scope, "ACCESS_SCOPE_"));
 
-function renderKeys({ keys }, reload) {
+function renderKeys(keys, reload) {
   const add = h(
     "button",
     { type: "button", class: "primary", onclick: () => createNewKey(reload) },
