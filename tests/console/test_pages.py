@@ -424,6 +424,19 @@ def test_an_unavailable_gateway_is_reported_and_retried(reader: Reader) -> None:
     reader.expect_only_refusals("ERR_FAILED")
 
 
+def test_the_api_page_makes_one_change_after_another(reader: Reader) -> None:
+    reader.open("#/api")
+    reader.page.get_by_text("/v1/playbooks/{dataset}/deltas", exact=True).click()
+    body = reader.page.locator("textarea[data-of$=_ApplyDeltas]")
+    operation = reader.page.locator("details", has=body)
+    operation.get_by_label("dataset (path)").fill("two-changes")
+    for revision in ("1", "2"):
+        delta = {"type": "DELTA_TYPE_ADD", "section": "apis_to_use", "content": f"Lesson {revision} of this dataset."}
+        body.fill(json.dumps({"deltas": [delta], "author": "api", "reason": "tried"}))
+        operation.get_by_role("button", name="Send request").click()
+        expect(operation.get_by_role("status")).to_contain_text(f'"revision": "{revision}"')
+
+
 def test_the_api_page_calls_an_operation(reader: Reader, stack: Stack) -> None:
     reader.page.goto(f"{stack.url}/docs")
     expect(reader.page).to_have_url(f"{stack.url}/console/#/api")

@@ -10,6 +10,7 @@ import { t } from "../texts.js";
 const DOCUMENT = "/openapi.json";
 const MAX_DEPTH = 4;
 const JSON_TYPE = "application/json";
+const IDEMPOTENCY_KEY = "Idempotency-Key";
 
 export const formatTitle = () => "HTTP API";
 
@@ -174,6 +175,7 @@ class ApiPages {
     try {
       const response = await fetch(`${url}${query.size ? `?${query}` : ""}`, init);
       fillElement(output, `${response.status} ${response.statusText}\n`);
+      if (response.ok) replaceIdempotencyKey(inputs);
       const isJson = response.headers.get("content-type")?.includes("json");
       if (isJson) output.append(JSON.stringify(await response.json(), null, 2));
       else for await (const text of response.body.pipeThrough(new TextDecoderStream())) output.append(text);
@@ -183,8 +185,13 @@ class ApiPages {
   }
 }
 
+/** Sets another key after a change was made, because the next one is another change. */
+function replaceIdempotencyKey(inputs) {
+  for (const [{ name }, field] of inputs) if (name === IDEMPOTENCY_KEY) field.value = crypto.randomUUID();
+}
+
 function createInput({ name, in: location, required, schema }) {
-  const value = name === "Idempotency-Key" ? crypto.randomUUID() : "";
+  const value = name === IDEMPOTENCY_KEY ? crypto.randomUUID() : "";
   if (!schema.enum) return h("input", { required, value, spellcheck: "false", autocomplete: "off", name });
   const options = schema.enum.map((option) => h("option", { value: option }, option));
   return h("select", { name }, required || location === "path" ? null : h("option", { value: "" }, "—"), options);
