@@ -138,6 +138,15 @@ def test_the_sources_of_a_pending_change_lead_to_the_steps(reader: Reader, stack
     expect(step(reader, 5)).to_be_in_viewport()
 
 
+def test_a_result_is_linked_to_the_last_call_with_its_id(reader: Reader, stack: Stack) -> None:
+    """Some agents number the calls of each turn anew."""
+    twice = passed_sum(7)
+    stack.seeds.archive("numbered-anew", {**twice, "id": "anew", "steps": twice["steps"] * 2})
+    reader.open("#/trajectories/numbered-anew/anew")
+    expect(step(reader, 1).get_by_role("link", name="step 0")).to_be_visible()
+    expect(step(reader, 3).get_by_role("link", name="step 2")).to_be_visible()
+
+
 def test_a_step_far_down_is_shown_and_the_others_on_demand(reader: Reader, stack: Stack) -> None:
     thoughts = [{"role": "STEP_ROLE_ASSISTANT", "content": f"Thought {number}. " * 30} for number in range(450)]
     stack.seeds.archive(

@@ -238,16 +238,16 @@ class Trace {
       index,
       error: this.errors.get(index),
       address: this.renderStepLink(index),
-      calls: this.findCall(step),
+      calls: this.findCall(step, index),
       learned: learned.map(({ id, bullet }) => this.renderLessonLink(id, bullet)),
     });
   }
 
-  /** Returns a link to the step whose call this one answers, where the step names it. */
-  findCall({ tool_call_id: wanted }) {
+  /** Returns a link to the step whose call this one answers, where it names it: the last one, because ids may repeat. */
+  findCall({ tool_call_id: wanted }, index) {
     if (!wanted) return null;
-    const index = this.steps.findIndex(({ tool_calls: calls }) => calls.some(({ id }) => id === wanted));
-    return index < 0 ? null : this.renderStepLink(index);
+    const calls = this.steps.slice(0, index).findLastIndex((step) => step.tool_calls.some(({ id }) => id === wanted));
+    return calls < 0 ? null : this.renderStepLink(calls);
   }
 
   /** Marks a step, scrolls to it and notes it in the address. */
