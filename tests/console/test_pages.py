@@ -291,6 +291,20 @@ def test_a_question_becomes_a_plan_and_the_plan_runs(reader: Reader) -> None:
     expect(reader.main.locator(".event-step_started").first).to_be_visible()
 
 
+def test_a_question_is_planned_once(reader: Reader) -> None:
+    plans: list[Route] = []
+    reader.page.route("**/v1/plans", lambda route: plans.append(route))
+    reader.open("#/executions")
+    reader.page.get_by_label("Task").fill("Compare both")
+    with reader.page.expect_request("**/v1/plans"):
+        reader.press("Enter")
+    reader.press("Enter")
+    reader.page.evaluate(TWO_FRAMES)
+    (plan,) = plans
+    plan.continue_()
+    expect(reader.button("Run it")).to_be_visible()
+
+
 def test_a_plan_is_drawn_with_its_states_and_the_question_answered(reader: Reader, stack: Stack) -> None:
     execution = stack.seeds.execution("Compare and confirm", steps=comparison("thousand"))
     reader.open(f"#/executions/{execution}")

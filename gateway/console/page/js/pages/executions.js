@@ -57,15 +57,13 @@ class Executions {
       "aria-label": t("common.task"),
       autocomplete: "off",
     });
-    const form = h(
-      "form",
-      { class: "toolbar" },
-      this.question,
-      h("button", { class: "primary" }, t("executions.plan"), renderKey("↵")),
-    );
+    const plan = h("button", { class: "primary" }, t("executions.plan"), renderKey("↵"));
+    const form = h("form", { class: "toolbar" }, this.question, plan);
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
+      plan.disabled = true;
       const made = await runChange(() => createPlan(this.question.value));
+      plan.disabled = false;
       if (made) fillElement(this.draft, this.renderDraft(made));
     });
     return h("div", { class: "asking" }, form, this.draft);
