@@ -116,6 +116,17 @@ def test_the_feed_goes_on_after_its_connection_broke(reader: Reader, stack: Stac
     expect(reader.page.get_by_role("region", name="Feed").get_by_role("alert")).to_have_count(0)
 
 
+def test_a_feed_that_could_not_be_read_is_read_again(reader: Reader) -> None:
+    reader.page.route("**/v1/playbooks/read-again/summary?*", lambda route: route.abort(), times=1)
+    reader.open("#/learn/read-again")
+    feed = reader.page.get_by_role("region", name="Feed")
+    feed.get_by_role("alert").get_by_role("button", name="Try again").click()
+    expect(feed.locator(".detail-head")).to_contain_text("up to date")
+    expect(feed.get_by_role("alert")).to_have_count(0)
+    expect(feed).to_contain_text("Revisions appear here")
+    reader.expect_only_refusals("ERR_FAILED")
+
+
 def test_a_text_that_is_dragged_replaces_no_other(reader: Reader) -> None:
     """The browser moves a text within a field; a thing without a text is no trajectory."""
     reader.open("#/learn/dragged")

@@ -6,7 +6,7 @@ import { readDataset, watchPlaybook } from "./endpoints.js";
 import { formatEnum } from "./format.js";
 import { renderChip, renderState, renderTime } from "./parts.js";
 import { formatLink } from "./router.js";
-import { renderFailure } from "./states.js";
+import { renderFailure, logUnexpectedError } from "./states.js";
 import { t } from "./texts.js";
 
 const MAX_SHOWN = 50;
@@ -22,6 +22,7 @@ export class Feed {
 
   async follow() {
     const onState = (name) => fillElement(this.live, renderState(name));
+    this.list.querySelector(".state-failed")?.remove();
     try {
       // The first trajectory creates the dataset.
       const { dataset } = await readDataset(this.dataset, { allow_missing: true }, this.signal);
@@ -31,11 +32,9 @@ export class Feed {
         take: (event) => this.addRevision(event),
       });
     } catch (error) {
-      if (!this.signal.aborted)
-        fillElement(
-          this.list,
-          renderFailure(error, () => this.follow()),
-        );
+      if (this.signal.aborted) return;
+      logUnexpectedError(error);
+      this.list.prepend(renderFailure(error, () => this.follow()));
     }
   }
 
