@@ -164,6 +164,15 @@ def test_the_console_follows_the_language_of_the_browser(
         assert reader.page.evaluate("document.documentElement.lang") == language
 
 
+def test_times_have_the_language_of_the_texts(browser: Browser, stack: Stack) -> None:
+    """A browser whose language has no catalogue shows English texts, and English times in them."""
+    with reading(browser, stack.url, locale="fi-FI") as reader:
+        reader.open("#/playbooks/thousand?time=2030-01-02T12:04:05Z")
+        reader.sees("1/2/2030, ")
+        reader.open("#/health")
+        expect(reader.main.get_by_role("status").first).to_have_text(re.compile("[AP]M"))
+
+
 @pytest.mark.parametrize(("locale", "numbers"), [("ja-JP", ["ラウンド"]), ("en-GB", ["Rounds"])])
 def test_headings_are_aligned_like_their_columns_in_every_language(
     browser: Browser, stack: Stack, locale: str, numbers: list[str]

@@ -7,7 +7,7 @@ import { bindKeys } from "../keys.js";
 import { renderHead, renderHeader, renderState, renderTime, renderWideTable } from "../parts.js";
 import { renderSettings } from "../settings.js";
 import { renderFailure, loadPart, logUnexpectedError } from "../states.js";
-import { t } from "../texts.js";
+import { LANGUAGE, t } from "../texts.js";
 
 const EVERY_MS = 5000;
 
@@ -55,7 +55,7 @@ async function refreshServices(list, aside, signal) {
   try {
     const { services: all } = await listServices(signal);
     fillElement(list, all.map(renderService));
-    fillElement(aside, t("health.updated_at", { toLocaleTimeString: new Date().toLocaleTimeString() }));
+    fillElement(aside, t("health.updated_at", { time: new Date().toLocaleTimeString(LANGUAGE) }));
   } catch (error) {
     if (signal.aborted) return;
     logUnexpectedError(error);

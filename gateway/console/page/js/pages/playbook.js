@@ -7,7 +7,7 @@ import { renderBullet } from "./bullet.js";
 import { fillElement, h } from "../dom.js";
 import { addBullet } from "../edits.js";
 import { listBullets as page, readPlaybookAt } from "../endpoints.js";
-import { formatCount, formatPlural } from "../format.js";
+import { formatCount, formatPlural, formatTime } from "../format.js";
 import { bindKeys } from "../keys.js";
 import { renderConfidence, renderHead, renderState, renderVotes } from "../parts.js";
 import { openRoute, formatLink, noteQuery } from "../router.js";
@@ -72,7 +72,7 @@ class View {
   renderNotice() {
     if (this.current) return null;
     const { at, time } = this.query;
-    const point = at ? t("playbook.revision", { at }) : new Date(time).toLocaleString();
+    const point = at ? t("playbook.revision", { at }) : formatTime(time);
     return h(
       "div",
       { class: "notice" },

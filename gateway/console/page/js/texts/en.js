@@ -449,7 +449,7 @@ export default {
   "health.owns_the_playbooks_curates": "Stores and curates the playbooks",
   "health.refresh": "refresh",
   "health.there_is_no_playbook_yet": "There is no playbook yet, so there is nothing to index.",
-  "health.updated_at": "updated at {toLocaleTimeString}",
+  "health.updated_at": "updated at {time}",
   "history.bullets_as_of_here": "Bullets at this revision",
   "history.changes_that_were_not_applied": "Changes that were not applied",
   "history.close_the_revision": "close the revision",

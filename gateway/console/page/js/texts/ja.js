@@ -442,7 +442,7 @@ export default {
   "health.owns_the_playbooks_curates": "プレイブックの保存とキュレーション",
   "health.refresh": "再読み込み",
   "health.there_is_no_playbook_yet": "プレイブックがまだないので、インデックスもありません。",
-  "health.updated_at": "{toLocaleTimeString} に更新",
+  "health.updated_at": "{time} に更新",
   "history.bullets_as_of_here": "このリビジョンの教訓",
   "history.changes_that_were_not_applied": "適用されなかった変更",
   "history.close_the_revision": "リビジョンを閉じる",
