@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
+import re
 import statistics
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +22,7 @@ from bench.capacity.sizing import LEAST_PODS, TARGET_UTILISATION, compute_demand
 from bench.report import HERE
 from tests.deploy.manifests import NAMES, OVERLAYS, container, load_manifests, parse_bytes, pod
 from tests.deploy.readme import read_connections
+from tests.support.shared_resources import CODE
 from tests.support.systems import SERVICES
 
 SERVICE_SECONDS = 0.01
@@ -190,3 +196,29 @@ def test_the_page_states_the_connections_of_all_pods_to_postgresql(overlay: str)
     surges = {name: manifests.workloads()[name]["kind"] == "Deployment" for name in of_a_pod}
     most = sum(connections * (pods.get(name, 1) + surges[name]) for name, connections in of_a_pod.items())
     assert f"| {overlay} | {most} |" in PAGE.read_text(encoding="utf-8")
+
+
+def test_a_curator_of_the_large_overlay_starts_within_three_quarters_of_its_memory(tmp_path: Path) -> None:
+    """The rest is for calls. The peak of the start is the quantisation of the embedding model."""
+    large = load_manifests(OVERLAYS / "large")
+    settings = container(large.workloads()["curator"])["envFrom"]
+    (provider,) = (
+        large.manifest("ConfigMap", source["configMapRef"]["name"])["data"]["EMBEDDING_PROVIDER"] for source in settings
+    )
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": CODE,
+        "LLM_PROVIDER": "offline",
+        "EMBEDDING_PROVIDER": provider,
+        "HANSEI_EMBEDDING_MODEL_DIR": str(tmp_path / "models"),
+    }
+    # A new interpreter, because a fork of this one has its memory.
+    command = [sys.executable, "-m", "services.curator"]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as curator:
+        assert curator.stderr is not None
+        assert any("server started" in line for line in curator.stderr)
+        (peak,) = re.findall(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{curator.pid}/status").read_text())
+        curator.terminate()
+    assert list((tmp_path / "models").iterdir())
+    limit = parse_bytes(container(large.workloads()["curator"])["resources"]["limits"]["memory"])
+    assert int(peak) * 1024 <= 0.75 * limit
