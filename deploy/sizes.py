@@ -13,11 +13,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import yaml
+
 from deploy.prune import prune
 
 ROOT = Path(__file__).resolve().parents[1]
 UV = Path(sys.executable).with_name("uv")
-SERVICES = ("curator", "reflector", "search", "planner", "validator", "evidence", "gateway")
+SERVICES = tuple(yaml.safe_load((ROOT / "deploy/services.yaml").read_text(encoding="utf-8"))["services"])
 
 
 def measure_megabytes(service: str) -> int:

@@ -170,8 +170,6 @@ class Cluster:
         module = pod.name if pod.name == "gateway" else f"services.{pod.name}"
         # The image adds the paths of Python and the code.
         env = {"PATH": os.environ["PATH"], "PYTHONPATH": CODE, **self.environment(pod.name, pod.number)}
-        # With separate caches each pod would compile the loops of search for ten seconds, so all pods share one cache.
-        env.pop("NUMBA_CACHE_DIR", None)
         home = self.data / str(pod)
         home.mkdir(exist_ok=True)
         if names := self.names(pod.name):
