@@ -50,7 +50,7 @@ def _install(site: Path, lock: Path) -> None:
     """Install a lock from the cache of uv, or else from the network."""
     options = ["--quiet", "--no-deps", "--require-hashes", "--link-mode", "copy", "--python", sys.executable]
     for network in (["--offline"], []):
-        command = [UV, *network, "pip", "install", *options, "--target", str(site), "-r", str(lock)]
+        command = [str(UV), *network, "pip", "install", *options, "--target", str(site), "-r", str(lock)]
         if subprocess.run(command, stderr=subprocess.DEVNULL if network else None, check=False).returncode == 0:
             return
     raise RuntimeError(f"{lock} cannot be installed")
