@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -180,6 +181,14 @@ def test_the_dashboard_uses_only_existing_metrics(
     exercise_every_service: None, prometheus: Prometheus, title: str
 ) -> None:
     assert prometheus.result(NEVER_HERE.get(title, QUERIES[title]))
+
+
+def test_alerts_use_only_existing_metrics(exercise_every_service: None, prometheus: Prometheus) -> None:
+    rules = [rule for group in prometheus.get("/api/v1/rules")["groups"] for rule in group["rules"]]
+    metrics = {name for rule in rules for name in re.findall(r"(?<!by \()\b([a-z]\w+)(?=[{\[)]| [<>])", rule["query"])}
+    assert len(metrics) == len(rules)  # one alert has two, and two alerts have the same one
+    for metric in metrics:
+        prometheus.result(metric)
 
 
 def test_alerts_are_evaluated_and_do_not_fire(exercise_every_service: None, prometheus: Prometheus) -> None:
