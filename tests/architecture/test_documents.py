@@ -16,6 +16,9 @@ from libs.llm.providers import PROVIDERS
 
 ROOT = Path(__file__).parents[2]
 SERVICES = yaml.safe_load((ROOT / "deploy/services.yaml").read_text(encoding="utf-8"))["services"]
+FOLDERS = ("allinone", "bench", "chassis", "deploy", "examples", "gateway", "libs", "sdk", "services", "wheels")
+PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))])
+"""The pages beside the docs site, whose build checks its own links."""
 
 
 def find_calls(caller: str) -> Iterator[tuple[str, str]]:
@@ -62,3 +65,21 @@ def test_the_readme_of_models_names_each_provider() -> None:
     row = re.search(r"^\| `providers.py` \|.*$", text, re.MULTILINE)
     assert row
     assert [name for name in PROVIDERS if not re.search(rf"\b{name}\b", row[0])] == []
+
+
+def list_headings(page: Path) -> set[str]:
+    """Return the anchors of the headings of a page, as GitHub makes them."""
+    lines = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in lines}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_links_of_a_page_lead_to_files_and_headings(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    wrong = []
+    for link in re.findall(r"\]\(([^)\s:]+)\)", text):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path) if path else page
+        if not target.exists() or (anchor and anchor not in list_headings(target)):
+            wrong.append(link)
+    assert wrong == []
