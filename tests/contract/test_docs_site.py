@@ -14,6 +14,7 @@ import pytest
 
 from docs.reference_pages import SDK_MODULES
 from hansei.client.cli.examples import EXAMPLES
+from tests.support import systems
 
 ROOT = Path(__file__).parents[2]
 BUILD = """
@@ -66,7 +67,7 @@ def pages(site: Path) -> Iterator[Path]:
 
 def test_a_page_is_there_for_every_task_service_contract_and_decision(site: Path) -> None:
     built = {str(page.relative_to(site)) for page in pages(site)}
-    expected = {f"services/{name}/index.html" for name in ("gateway", "curator", "search", "sdk", "deploy")}
+    expected = {f"services/{name}/index.html" for name in (*systems.SERVICES, "sdk", "chassis", "deploy")}
     for folder in ("tasks", "reference/contracts", "adr"):
         names = {path.stem for path in (ROOT / "docs" / folder).glob("*.md")} - {"index", "README"}
         expected |= {f"{folder}/{name}/index.html" for name in names}
