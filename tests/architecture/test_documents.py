@@ -12,6 +12,7 @@ import pytest
 import yaml
 from google.protobuf import descriptor_pool
 
+from docs.reference_pages import render_pages
 from libs.llm.providers import PROVIDERS
 
 ROOT = Path(__file__).parents[2]
@@ -83,3 +84,14 @@ def test_the_links_of_a_page_lead_to_files_and_headings(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in list_headings(target)):
             wrong.append(link)
     assert wrong == []
+
+
+def test_the_readme_of_the_gateway_names_the_end_of_each_path_and_each_folder() -> None:
+    text = (ROOT / "gateway/README.md").read_text(encoding="utf-8")
+    paths = re.findall(r"[A-Z]+ (/v1/[^\s`<]+)", render_pages()["reference/http.md"])
+    named = set(re.findall(r"/([a-z-]+)", text.partition("\n## HTTP")[2].partition("\n```")[0]))
+    ends = {re.findall(r"/([a-z-]+)", path)[-1] for path in paths}
+    assert len(paths) > 50
+    assert sorted(ends - named) == []
+    folders = {path.parent.name for path in (ROOT / "gateway").glob("*/__init__.py")}
+    assert sorted(name for name in folders if f"| `{name}/` |" not in text) == []
