@@ -95,3 +95,12 @@ def test_the_readme_of_the_gateway_names_the_end_of_each_path_and_each_folder() 
     assert sorted(ends - named) == []
     folders = {path.parent.name for path in (ROOT / "gateway").glob("*/__init__.py")}
     assert sorted(name for name in folders if f"| `{name}/` |" not in text) == []
+
+
+def test_the_list_of_folders_is_complete() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("\n## Folders\n")[2].partition("\n## ")[0]
+    listed = set(re.findall(r"^([\w/]+)/ ", text, re.MULTILINE))
+    ignored = {line.strip("/") for line in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()}
+    folders = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".")}
+    libraries = {f"libs/{path.parent.name}" for path in ROOT.glob("libs/*/__init__.py")}
+    assert (folders - ignored - {"libs"}) | libraries | {"chassis/targets", "chassis/server"} == listed
