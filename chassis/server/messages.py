@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
 
+from google.protobuf.descriptor import Descriptor, EnumDescriptor
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -30,7 +32,7 @@ def decode(message: Message) -> dict[str, Any]:
     Enums become the lower-case names of their values, None for the unspecified value.
     """
     fields: dict[str, Any] = {}
-    for field in message.DESCRIPTOR.fields:
+    for field in _list_fields(message.DESCRIPTOR):
         if field.message_type is Timestamp.DESCRIPTOR and not field.is_repeated:
             if (time := decode_time(message, field.name)) is not None:
                 fields[field.name] = time
@@ -63,12 +65,28 @@ def decode_enum(enum: Any, number: int) -> str | None:
     return str(enum.values_by_number[number].name).removeprefix(_get_prefix(enum)).lower() if number else None
 
 
+@cache
 def _get_prefix(enum: Any) -> str:
     return str(enum.values_by_number[0].name).removesuffix("UNSPECIFIED")
 
 
+class _Field(NamedTuple):
+    """The facts of a field. To ask its descriptor for them takes longer than to convert its value."""
+
+    name: str
+    message_type: Descriptor | None
+    enum_type: EnumDescriptor | None
+    is_repeated: bool
+    has_presence: bool
+
+
+@cache
+def _list_fields(kind: Descriptor) -> tuple[_Field, ...]:
+    return tuple(_Field(*(getattr(field, fact) for fact in _Field._fields)) for field in kind.fields)
+
+
 def _fill(message: Message, source: object, values: Mapping[str, Any]) -> None:
-    for field in message.DESCRIPTOR.fields:
+    for field in _list_fields(message.DESCRIPTOR):
         value = values[field.name] if field.name in values else getattr(source, field.name, None)
         if value is None:
             continue
@@ -94,7 +112,7 @@ def _fill(message: Message, source: object, values: Mapping[str, Any]) -> None:
             setattr(message, field.name, value if field.enum_type is None else encode_enum(field.enum_type, value))
 
 
-def _decode_value(value: Any, field: Any) -> Any:
+def _decode_value(value: Any, field: _Field) -> Any:
     if field.is_repeated:
         return [decode(item) for item in value] if field.message_type is not None else list(value)
     if field.message_type is not None:
