@@ -18,18 +18,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from docs.reference_pages import render_pages
 
 ROOT = Path(__file__).parents[1]
+_SERVICES = [f"services/{page.parent.name}" for page in sorted(ROOT.glob("services/*/README.md"))]
 READMES = {
-    "gateway/README.md": "services/gateway.md",
-    "services/curator/README.md": "services/curator.md",
-    "services/reflector/README.md": "services/reflector.md",
-    "services/search/README.md": "services/search.md",
-    "services/planner/README.md": "services/planner.md",
-    "services/validator/README.md": "services/validator.md",
-    "services/evidence/README.md": "services/evidence.md",
-    "sdk/README.md": "services/sdk.md",
-    "chassis/README.md": "services/chassis.md",
-    "deploy/README.md": "services/deploy.md",
+    f"{folder}/README.md": f"services/{folder.rpartition('/')[2]}.md"
+    for folder in ("gateway", *_SERVICES, "sdk", "chassis", "deploy")
 }
+"""The pages of READMEs, by file."""
 FOLDERS = {
     "Services": "services/",
     "Contracts": "reference/contracts/",

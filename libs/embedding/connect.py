@@ -112,7 +112,8 @@ def connect_remote_model(
     """
     name = settings.embedding_model
     access, close = build_connection_options(settings, provider)
-    if name == OPENAI_MODEL and not find_provider(provider).speaks_openai:
+    found = find_provider(provider)
+    if name == OPENAI_MODEL and found.embeddings is not None and not found.speaks_openai:
         raise BadSetting(f"EMBEDDING_MODEL is not set: provider {provider} has no default embedding model")
     return RemoteModel(
         create_embedding_model(provider, name, **access, **options),

@@ -6,7 +6,6 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from configparser import ConfigParser
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -51,17 +50,6 @@ def modules() -> Iterator[Path]:
 @pytest.mark.parametrize("service", [name for name in SERVICES if name != "gateway"])
 def test_every_service_has_the_same_folders(service: str) -> None:
     assert {path.name for path in (ROOT / "services" / service).iterdir()} >= FOLDERS
-
-
-def test_the_rules_for_imports_name_every_service() -> None:
-    rules = ConfigParser()
-    rules.read(ROOT / ".importlinter", encoding="utf-8")
-    expected = {f"services.{name}" for name in SERVICES if name != "gateway"}
-    assert {*rules["importlinter:contract:services-are-independent"]["modules"].split()} == expected
-    assert {*rules["importlinter:contract:service-layers"]["containers"].split()} == expected
-    for rule, part in (("domain-is-pure", "domain"), ("usecases-are-pure", "usecases")):
-        sources = rules[f"importlinter:contract:{rule}"]["source_modules"]
-        assert {*sources.split()} == {f"{service}.{part}" for service in expected}
 
 
 def test_the_folders_of_services_are_those_of_the_list() -> None:
