@@ -174,6 +174,17 @@ async def test_a_trajectory_that_is_larger_than_a_message_does_not_hold_up_the_o
         assert await system.repository.list_entries(10) == []
 
 
+async def deliver_good_and_later(system: OutboxSystem) -> list[str]:
+    """Run the outbox until two trajectories are finished, the second of which is added after the first."""
+    running = asyncio.create_task(system.outbox.run())
+    async with asyncio.timeout(20):
+        await system.finished.acquire()
+        await system.outbox.add(make_request("later"))
+        await system.finished.acquire()
+    running.cancel()
+    return system.archive.stored
+
+
 async def test_trajectories_that_fail_for_good_delay_no_others(tmp_path: Path) -> None:
     slowly = RetryPolicy(attempts=None, first_pause=600.0, longest_pause=600.0, is_exact=True)
     async with open_outbox(tmp_path, policy=slowly) as system:
@@ -181,13 +192,7 @@ async def test_trajectories_that_fail_for_good_delay_no_others(tmp_path: Path) -
         system.archive.faults = {name: [Internal("fault")] * 10 for name in faulty}
         for name in (*faulty, "good"):
             await system.outbox.add(make_request(name))
-        running = asyncio.create_task(system.outbox.run())
-        async with asyncio.timeout(20):
-            await system.finished.acquire()
-            await system.outbox.add(make_request("later"))
-            await system.finished.acquire()
-        running.cancel()
-        assert system.archive.stored == ["good", "later"]
+        assert await deliver_good_and_later(system) == ["good", "later"]
         assert system.results == {DeliveryResult.DELIVERED: 2}
 
 
@@ -195,13 +200,7 @@ async def test_a_stored_trajectory_that_cannot_be_read_stops_no_other(tmp_path: 
     async with open_outbox(tmp_path) as system:
         await system.repository.add(b"\xff")
         await system.outbox.add(make_request("good"))
-        running = asyncio.create_task(system.outbox.run())
-        async with asyncio.timeout(20):
-            await system.finished.acquire()
-            await system.outbox.add(make_request("later"))
-            await system.finished.acquire()
-        running.cancel()
-        assert system.archive.stored == ["good", "later"]
+        assert await deliver_good_and_later(system) == ["good", "later"]
 
 
 async def test_an_archive_that_stores_nothing_loses_no_trajectory(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ class BacktestArchive:
         if found is None:
             raise ArchiveNotFound(dataset)
         result, skipped = Backtest(), 0
-        async for _, trajectory in self._read(dataset, found[:size]):
+        async for _, trajectory in self._read_trajectories(dataset, found[:size]):
             if trajectory is None:
                 skipped += 1
             else:
@@ -78,14 +78,14 @@ class BacktestArchive:
         while remaining > 0:
             found = await self._archive.store.list_trajectories(dataset, TrajectoryFilter(), before, PAGE_SIZE)
             listed = [trajectory for trajectory in found or () if trajectory.number > after]
-            async for number, trajectory in self._read(dataset, listed):
+            async for number, trajectory in self._read_trajectories(dataset, listed):
                 if trajectory is not None:
                     yield number, trajectory
             if len(listed) < PAGE_SIZE:
                 break
             before, remaining = listed[-1].number, remaining - PAGE_SIZE
 
-    async def _read(
+    async def _read_trajectories(
         self, dataset: str, listed: list[ArchivedTrajectory]
     ) -> AsyncIterator[tuple[int, GuardTrajectory | None]]:
         """Yield each trajectory with its number, None without an outcome; a content that was replaced is left out."""

@@ -71,7 +71,8 @@ def _add_results(collector: StepCollector, results: Sequence[Record]) -> None:
     for block in results:
         call_id = block.get_text("tool_use_id")
         text = _format_result_text(block)
-        text = mark_as_error(text) if block.value.get("is_error") is True else text
+        if block.value.get("is_error") is True:
+            text = mark_as_error(text)
         collector.add(block.location, "tool", text, name=collector.find_tool_name(call_id), call_id=call_id)
 
 
