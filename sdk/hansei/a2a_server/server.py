@@ -23,7 +23,7 @@ from chassis.guard import AUTHORIZATION
 from chassis.settings import BadSetting
 from hansei.a2a_server.card import build_card
 from hansei.a2a_server.handler import PlanTasks
-from hansei.client.callers import CallerClients
+from hansei.client.callers import CallerClients, choose_http_status
 from hansei.client.client import AsyncClient
 from hansei.client.errors import HanseiError
 from hansei.client.listeners import (
@@ -39,11 +39,6 @@ RPC_PATH = "/a2a"
 MAX_BODY_BYTES = 1024 * 1024
 """The size of a request; a message has at most 10,000 characters."""
 STOP_SECONDS = 5
-_HTTP_STATUSES = {
-    grpc.StatusCode.UNAUTHENTICATED: 401,
-    grpc.StatusCode.PERMISSION_DENIED: 403,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
-}
 TOKEN_OPTION = "--require-token"  # noqa: S105  the name of an option
 _REFUSED_TOKEN = (
     "missing or invalid credential: send an API key, or a token of the issuer, as `Authorization: Bearer …`"  # noqa: S105
@@ -173,7 +168,7 @@ async def _refuse_request(callers: CallerClients, authorization: str) -> Respons
         return None
     code, message = refusal
     headers = {"www-authenticate": "Bearer"} if code is grpc.StatusCode.UNAUTHENTICATED else None
-    return JSONResponse({"error": message}, _HTTP_STATUSES.get(code, 503), headers)
+    return JSONResponse({"error": message}, choose_http_status(code.name), headers)
 
 
 if TYPE_CHECKING:

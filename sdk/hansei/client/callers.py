@@ -15,6 +15,12 @@ from hansei.gateway.v1.access_service_pb2 import WhoAmIResponse
 
 MAX_CLIENTS = 256
 """Clients for the tokens that were used last."""
+_HTTP_STATUSES = {"UNAUTHENTICATED": 401, "PERMISSION_DENIED": 403, "RESOURCE_EXHAUSTED": 429}
+
+
+def choose_http_status(code: str) -> int:
+    """Return the HTTP status for a request that is refused with a gRPC status; 503 if no token can be verified now."""
+    return _HTTP_STATUSES.get(code, 503)
 
 
 class CallerClients:

@@ -8,7 +8,11 @@ from typing import Any
 import uvicorn
 from mcp.server.mcpserver import MCPServer
 from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from hansei.client.callers import choose_http_status
+from hansei.client.errors import HanseiError
 from hansei.client.listeners import (
     build_transport_security,
     format_address,
@@ -53,8 +57,24 @@ async def serve_http(
 
 
 def _create_app(server: MCPServer[Any], host: str, allowed_hosts: Sequence[str]) -> Starlette:
-    return server.streamable_http_app(
+    app = server.streamable_http_app(
         host=host,
         max_request_body_size=MAX_BODY_BYTES,
         transport_security=build_transport_security(allowed_hosts),
     )
+    app.add_middleware(_VerificationErrors)
+    return app
+
+
+class _VerificationErrors:
+    """Answers requests whose token the gateway could not verify."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request; an error of `verify_token` is raised before a response begins."""
+        try:
+            await self._app(scope, receive, send)
+        except HanseiError as error:
+            await JSONResponse({"error": error.message}, choose_http_status(error.code))(scope, receive, send)

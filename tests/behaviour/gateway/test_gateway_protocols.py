@@ -254,12 +254,13 @@ def test_callers_need_a_key_with_the_scope_and_datasets_of_their_own(gate: Gate)
 
 
 @asynccontextmanager
-async def mcp_server(gate: Gate) -> AsyncIterator[str]:
-    """Serve MCP over HTTP with bearer tokens; yield its URL."""
+async def mcp_server(gate: Gate, address: str = "") -> AsyncIterator[str]:
+    """Serve MCP over HTTP with bearer tokens, which the gateway verifies, or what is at `address`; yield its URL."""
     url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    async with AsyncClient(gate.address, token="") as client:
+    async with AsyncClient(address or gate.address, token="") as client:
         callers = CallerClients(client)
-        await callers.require_credentials(TOKEN_OPTION)
+        if not address:
+            await callers.require_credentials(TOKEN_OPTION)
         tokens = GatewayTokens(callers)
         serving = asyncio.create_task(
             serve_http(
@@ -312,3 +313,12 @@ async def test_mcp_names_its_issuer_to_callers_without_a_token(gate: Gate) -> No
         metadata = (await http.get(metadata_url)).json()
     assert metadata["resource"] == url
     assert [issuer.rstrip("/") for issuer in metadata["authorization_servers"]] == ["https://issuer.example"]
+
+
+async def test_mcp_is_unavailable_while_the_gateway_cannot_verify_tokens(gate: Gate) -> None:
+    headers = {"authorization": f"Bearer {gate.keys['acme']}"}
+    async with mcp_server(gate, address="127.0.0.1:1") as url, httpx.AsyncClient() as http:
+        refused = await http.post(url, json={}, headers=headers)
+        assert refused.status_code == 503
+        assert "127.0.0.1:1" in refused.json()["error"]
+        assert (await http.post(url, json={})).status_code == 401
