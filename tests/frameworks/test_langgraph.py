@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from langchain_core.messages import AIMessage, messages_to_dict
 from langchain_core.tools import ToolException, tool
 
 from hansei.client.adapters import langgraph as adapter
+from hansei.client.adapters.agent_memory import ToolVerdict
 
 
 class Model(GenericFakeChatModel):
@@ -65,6 +68,28 @@ def test_an_agent_uses_the_memory() -> None:
     adapter.report(memory, state, succeeded=True)
     assert prompts == [f"Be brief.\n\n{LESSON}"] * 3
     check_memory(memory, "langchain")
+
+
+async def test_an_async_agent_uses_the_memory_without_blocking_the_event_loop() -> None:
+    class MemoryOfThreads(ScriptedMemory):
+        def recall(self, task: str) -> str:
+            threads.add(threading.get_ident())
+            return super().recall(task)
+
+        def check(self, tool: str, arguments: Mapping[str, Any]) -> ToolVerdict:
+            threads.add(threading.get_ident())
+            return super().check(tool, arguments)
+
+    threads: set[int] = set()
+    memory = MemoryOfThreads()
+    model = build_model([0, 2, ANSWER])
+    middleware = [adapter.PlaybookMiddleware(memory)]
+    agent = create_agent(model, [invert], system_prompt="Be brief.", middleware=middleware)
+    state = await agent.ainvoke({"messages": [("user", TASK)]})
+    adapter.report(memory, state, succeeded=True)
+    assert model.prompts == [f"Be brief.\n\n{LESSON}"] * 3
+    check_memory(memory, "langchain")
+    assert threads.isdisjoint({threading.get_ident()})
 
 
 @pytest.mark.parametrize("name", RUNS)

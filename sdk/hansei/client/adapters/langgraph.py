@@ -2,7 +2,7 @@
 
     memory = AgentMemory(client, "devtools")
     agent = create_agent(model, tools, middleware=[PlaybookMiddleware(memory)])
-    state = agent.invoke({"messages": [("user", task)]})
+    state = agent.invoke({"messages": [("user", task)]})  # or await agent.ainvoke(…)
     report(memory, state, succeeded=True)
 
 Requires the extra `langgraph`.
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hansei.client.adapters.agent_memory import AgentMemory
+from hansei.client.adapters.agent_memory import AgentMemory, ToolVerdict
 from hansei.client.extras import import_from_extra
 from hansei.gateway.v1.gateway_service_pb2 import LearnResponse
 
@@ -32,22 +32,41 @@ class PlaybookMiddleware(AgentMiddleware[Any, Any]):
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse]) -> Any:
         """Call the model with the lessons in its system message."""
-        task = next((message.text for message in request.messages if isinstance(message, HumanMessage)), "")
-        text = self._memory.recall(str(task))
-        if not text:
-            return handler(request)
-        before = request.system_message.text if request.system_message else ""
-        return handler(request.override(system_message=SystemMessage(f"{before}\n\n{text}".strip())))
+        return handler(_add_lessons(request, self._memory.recall(_find_task(request))))
+
+    async def awrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
+        """Call the model like `wrap_model_call`, in a graph that is run with `ainvoke` or `astream`."""
+        return await handler(_add_lessons(request, await self._memory.recall_async(_find_task(request))))
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Make an allowed call; a refused one has the lesson as its result."""
         call = request.tool_call
         verdict = self._memory.check(call["name"], call["args"])
-        if verdict.is_allowed:
-            return handler(request)
-        return ToolMessage(verdict.text, tool_call_id=call["id"], name=call["name"], status="error")
+        return handler(request) if verdict.is_allowed else _build_refusal(call, verdict)
+
+    async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        """Make an allowed call like `wrap_tool_call`, in a graph that is run with `ainvoke` or `astream`."""
+        call = request.tool_call
+        verdict = await self._memory.check_async(call["name"], call["args"])
+        return await handler(request) if verdict.is_allowed else _build_refusal(call, verdict)
 
 
 def report(memory: AgentMemory, state: Mapping[str, Any], *, succeeded: bool) -> LearnResponse | None:
     """Report the outcome of a task, and learn from the messages of its last state."""
     return memory.report({"messages": messages_to_dict(state["messages"])}, succeeded=succeeded)
+
+
+def _find_task(request: ModelRequest[Any]) -> str:
+    """Return the first human message."""
+    return str(next((message.text for message in request.messages if isinstance(message, HumanMessage)), ""))
+
+
+def _add_lessons(request: ModelRequest[Any], text: str) -> ModelRequest[Any]:
+    if not text:
+        return request
+    before = request.system_message.text if request.system_message else ""
+    return request.override(system_message=SystemMessage(f"{before}\n\n{text}".strip()))
+
+
+def _build_refusal(call: Mapping[str, Any], verdict: ToolVerdict) -> ToolMessage:
+    return ToolMessage(verdict.text, tool_call_id=call["id"], name=call["name"], status="error")
