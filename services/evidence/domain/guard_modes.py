@@ -40,8 +40,8 @@ class AllowedModes:
 
 
 def limit_mode(guard: CallGuard, pinned: frozenset[str], allowed: Mapping[str, AllowedModes]) -> CallGuard:
-    """Return a guard with the mode in effect. `allowed` are the modes by target."""
+    """Return a guard with the mode in effect. `allowed` are the modes by bullet."""
     if not needs_backtest(guard, pinned):
         return guard
-    highest = allowed.get(guard.target.source, AllowedModes()).highest
+    highest = allowed.get(guard.bullet_id, AllowedModes()).highest
     return guard if guard.mode <= highest else replace(guard, mode=highest)

@@ -139,8 +139,8 @@ async def limit_modes(
     store: GuardStore, dataset: str, guards: Sequence[CallGuard], pinned: frozenset[str]
 ) -> list[CallGuard]:
     """Return guards with the modes in effect: a guard leaves SHADOW by a backtest, by evidence, or by a pin."""
-    targets = [guard.target.source for guard in guards if needs_backtest(guard, pinned)]
-    allowed = await store.find_allowed_modes(dataset, targets) if targets else {}
+    limited = [guard for guard in guards if needs_backtest(guard, pinned)]
+    allowed = await store.find_allowed_modes(dataset, limited) if limited else {}
     return [limit_mode(guard, pinned, allowed) for guard in guards]
 
 

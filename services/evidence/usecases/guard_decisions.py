@@ -98,9 +98,10 @@ class GuardDecisions:
         found = await self._source.find(dataset)
         guards = [guard for guard in found.guards if guard.bullet_id not in found.pinned]
         in_effect = await limit_modes(self._store, dataset, guards, found.pinned)
-        targets = [guard.target.source for guard in guards]
-        allowed = await self._store.find_allowed_modes(dataset, targets) if targets else {}
-        backtested: dict[str, GuardMode] = {target: modes.backtested for target, modes in allowed.items()}
+        allowed = await self._store.find_allowed_modes(dataset, guards) if guards else {}
+        backtested: dict[str, GuardMode] = {
+            guard.target.source: allowed[guard.bullet_id].backtested for guard in guards if guard.bullet_id in allowed
+        }
         result = await self._trials.evaluate(dataset, in_effect, backtested)
         for number, decision in result.decisions:
             _log.info(

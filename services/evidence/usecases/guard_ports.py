@@ -97,8 +97,11 @@ class GuardStore(Protocol):
         Backtests of other targets, which guard nothing, count nothing more.
         """
 
-    async def find_allowed_modes(self, dataset: str, targets: Sequence[str]) -> Mapping[str, AllowedModes]:
-        """Return what the stored backtests and the measurements allow, by target; nothing for a target without both."""
+    async def find_allowed_modes(self, dataset: str, guards: Sequence[CallGuard]) -> Mapping[str, AllowedModes]:
+        """Return what stored backtests and measurements allow, by bullet; nothing for a guard with neither.
+
+        Guards with the same target share its backtest, not their measurements.
+        """
 
     async def delete_older(self, retention: timedelta) -> None:
         """Delete events and firings that are older than this."""

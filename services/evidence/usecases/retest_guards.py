@@ -49,16 +49,18 @@ class RetestGuards:
                 later = [guards[source] for source, stored in outdated.items() if number > stored.archived_number]
                 for source, result in (await asyncio.to_thread(_test, later, trajectory)).items():
                     results[source] = results[source].add(result)
-        before = await self._store.find_allowed_modes(dataset, list(outdated)) if outdated else {}
+        tested = [guard for guard in found.guards if guard.target.source in outdated]
+        before = await self._store.find_allowed_modes(dataset, tested) if tested else {}
         updated = await self._store.add_to_backtests(dataset, outdated, results, newest)
-        after = await self._store.find_allowed_modes(dataset, list(updated)) if updated else {}
+        tested = [guard for guard in tested if guard.target.source in updated]
+        after = await self._store.find_allowed_modes(dataset, tested) if tested else {}
         demotions: list[Demotion] = []
-        for guard in found.guards:
+        for guard in tested:
             source = guard.target.source
-            if source not in updated or guard.bullet_id in found.pinned:
+            if guard.bullet_id in found.pinned:
                 continue
             in_effect = limit_mode(guard, found.pinned, before).mode
-            if made := demote(guard.bullet_id, source, in_effect, after[source].highest, updated[source]):
+            if made := demote(guard.bullet_id, source, in_effect, after[guard.bullet_id].highest, updated[source]):
                 demotions.append(made)
         if demotions:
             await self._trials.demote(dataset, demotions)

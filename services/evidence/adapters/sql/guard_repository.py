@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from cachetools import LRUCache
 from sqlalchemy import ColumnElement, Connection, Integer, ScalarSelect, cast, delete, func, insert, select, update
 
-from chassis.targets.guard import GuardMode
+from chassis.targets.guard import CallGuard, GuardMode
 from libs.guards.backtest import Backtest
 from libs.storage.database import Database
 from libs.storage.engines import get_insert
@@ -41,8 +41,8 @@ from services.evidence.usecases.guard_ports import FiringCounts, OutdatedBacktes
 CACHED_KEYS = 10_000
 EVENTS_PER_READ = 100
 """Events of a session that are in memory at once; each has up to 500,000 characters."""
-MAX_LISTED_TARGETS = 100
-"""Targets that a query lists; for more, all backtests of the dataset are read."""
+MAX_LISTED_GUARDS = 100
+"""Guards that a query lists; for more, all backtests and measurements of the dataset are read."""
 
 
 class GuardRepository:
@@ -228,28 +228,29 @@ class GuardRepository:
 
         return await self._database.write(update_backtests, key=dataset)
 
-    async def find_allowed_modes(self, dataset: str, targets: Sequence[str]) -> Mapping[str, AllowedModes]:
-        """Return what the stored backtests and the measurements allow, by target; nothing for a target without both."""
-        sources = {digest_text(target): target for target in targets}
-        table = guard_backtest.c
+    async def find_allowed_modes(self, dataset: str, guards: Sequence[CallGuard]) -> Mapping[str, AllowedModes]:
+        """Return what stored backtests and measurements allow, by bullet; nothing for a guard with neither."""
+        table, trials = guard_backtest.c, guard_trial.c
         backtests = select(table.target_digest, table.false_alarm_bound).where(table.dataset == dataset)
-        measured = select(guard_trial.c.target, guard_trial.c.earned, guard_trial.c.cap)
-        measured = measured.where(guard_trial.c.dataset == dataset)
-        if len(sources) <= MAX_LISTED_TARGETS:
-            backtests = backtests.where(table.target_digest.in_(sources))
-            measured = measured.where(guard_trial.c.target.in_(targets))
+        measured = select(trials.bullet_id, trials.target, trials.earned, trials.cap).where(trials.dataset == dataset)
+        if len(guards) <= MAX_LISTED_GUARDS:
+            backtests = backtests.where(table.target_digest.in_([digest_text(guard.target.source) for guard in guards]))
+            measured = measured.where(trials.bullet_id.in_([guard.bullet_id for guard in guards]))
 
         def read(connection: Connection) -> dict[str, AllowedModes]:
             bounds = {bytes(digest): bound for digest, bound in connection.execute(backtests)}
-            modes = {
-                target: AllowedModes(find_highest_mode(bounds[digest]))
-                for digest, target in sources.items()
-                if digest in bounds
-            }
-            for target, earned, cap in connection.execute(measured):
-                backtested = modes.get(target, AllowedModes()).backtested
-                modes[target] = AllowedModes(backtested, GuardMode(earned), GuardMode(cap))
-            return modes
+            # The measurements of an earlier target of a bullet allow nothing.
+            trial_modes = {(bullet_id, target): modes for bullet_id, target, *modes in connection.execute(measured)}
+            allowed: dict[str, AllowedModes] = {}
+            for guard in guards:
+                bound = bounds.get(digest_text(guard.target.source))
+                trial = trial_modes.get((guard.bullet_id, guard.target.source))
+                if trial is not None:
+                    earned, cap = trial
+                    allowed[guard.bullet_id] = AllowedModes(find_highest_mode(bound), GuardMode(earned), GuardMode(cap))
+                elif bound is not None:
+                    allowed[guard.bullet_id] = AllowedModes(find_highest_mode(bound))
+            return allowed
 
         return await self._database.read(read)
 
