@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import grpc
-import uvicorn
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.grpc_handler import DefaultGrpcServerCallContextBuilder, GrpcHandler
 from a2a.server.routes import DefaultServerCallContextBuilder, create_agent_card_routes, create_jsonrpc_routes
@@ -27,18 +26,19 @@ from hansei.client.callers import CallerClients, choose_http_status
 from hansei.client.client import AsyncClient
 from hansei.client.errors import HanseiError
 from hansei.client.listeners import (
+    STOP_SECONDS,
     build_transport_security,
     format_address,
     listen,
     read_host,
     require_protection,
+    serve_app,
     split_address,
 )
 
 RPC_PATH = "/a2a"
 MAX_BODY_BYTES = 1024 * 1024
 """The size of a request; a message has at most 10,000 characters."""
-STOP_SECONDS = 5
 TOKEN_OPTION = "--require-token"  # noqa: S105  the name of an option
 _REFUSED_TOKEN = (
     "missing or invalid credential: send an API key, or a token of the issuer, as `Authorization: Bearer …`"  # noqa: S105
@@ -100,15 +100,10 @@ async def serve(
                 Middleware(_RequestChecks, allowed_hosts=allowed_hosts, callers=callers),
             ],
         )
-        config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=STOP_SECONDS)
-        http_server = uvicorn.Server(config)
         await server.start()
         try:
-            announce(url, grpc_url)
-            await http_server.serve(sockets=[listener])
+            await serve_app(app, listener, lambda: announce(url, grpc_url))
         finally:
-            if not http_server.should_exit:  # cancelled: it has not closed its sockets
-                await http_server.shutdown(sockets=[listener])
             await server.stop(STOP_SECONDS)
 
 

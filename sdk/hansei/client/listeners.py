@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from types import FrameType
 from urllib.parse import urlsplit
 
+import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
 
 from chassis.settings import BadSetting
 
+STOP_SECONDS = 5
+"""Seconds for requests in progress to finish after a signal."""
 _LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -81,3 +86,36 @@ def listen(host: str, port: int) -> socket.socket:
 def format_address(host: str, listener: socket.socket) -> str:
     """Return `host:port` of a listening socket."""
     return f"[{host}]:{listener.getsockname()[1]}" if ":" in host else f"{host}:{listener.getsockname()[1]}"
+
+
+async def serve_app(app: Starlette, listener: socket.socket, announce: Callable[[], None]) -> None:
+    """Serve an app until SIGTERM or SIGINT, and return, so that callers close what they opened.
+
+    `announce` is called once the app accepts requests.
+    """
+    server = _AppServer(app, announce)
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        if server.started and not server.should_exit:  # cancelled: it has not closed its sockets
+            await server.shutdown(sockets=[listener])
+
+
+class _AppServer(uvicorn.Server):
+    def __init__(self, app: Starlette, announce: Callable[[], None]) -> None:
+        super().__init__(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=STOP_SECONDS))
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and announce it."""
+        await super().startup(sockets)
+        if self.started:
+            self._announce()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop at a signal; do not wait for requests after a second one.
+
+        uvicorn's method would raise the signal again after the stop, which ends the process before its callers close.
+        """
+        self.force_exit = self.should_exit
+        self.should_exit = True

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import uvicorn
 from mcp.server.mcpserver import MCPServer
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
@@ -19,6 +18,7 @@ from hansei.client.listeners import (
     listen,
     read_host,
     require_protection,
+    serve_app,
     split_address,
 )
 
@@ -52,8 +52,7 @@ async def serve_http(
     with listen(host, port) as listener:
         url = f"http://{format_address(host, listener)}/mcp"
         app = _create_app(create(public_url or url), host, allowed_hosts)
-        announce(url)
-        await uvicorn.Server(uvicorn.Config(app, log_level="warning")).serve(sockets=[listener])
+        await serve_app(app, listener, lambda: announce(url))
 
 
 def _create_app(server: MCPServer[Any], host: str, allowed_hosts: Sequence[str]) -> Starlette:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -69,7 +70,16 @@ def stdio(folder: Path, *arguments: str) -> McpClient:
 
 @contextmanager
 def over_http(folder: Path, *arguments: str) -> Iterator[str]:
-    """Start a server process and yield its URL."""
+    """Start a server process and yield its URL; stop it by ctrl-c."""
+    with run_http_server(folder, *arguments) as (process, url):
+        yield url
+        process.send_signal(signal.SIGINT)
+        assert process.wait(systems.STOP_SECONDS) == 0
+
+
+@contextmanager
+def run_http_server(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Start a server process, and yield it and its URL."""
     process = subprocess.Popen(
         [*HANSEI, "mcp", "--http", "127.0.0.1:0", *arguments],
         cwd=folder,
@@ -81,9 +91,7 @@ def over_http(folder: Path, *arguments: str) -> Iterator[str]:
         assert process.stderr is not None
         line = process.stderr.readline()
         assert "is up at http://127.0.0.1:" in line, line + process.stderr.read()
-        yield line.split()[-1]
-        process.send_signal(signal.SIGINT)
-        assert process.wait(systems.STOP_SECONDS) == 0
+        yield process, line.split()[-1]
     finally:
         process.kill()
         process.communicate()
@@ -273,6 +281,15 @@ async def test_without_a_server_it_runs_one_itself_and_keeps_what_was_learned(tm
     async with stdio(tmp_path, "--local") as client:
         found = await call(client, "read_playbook")
         assert (found["dataset"], found["revision"]) == ("default", learned["revision"])
+
+
+async def test_a_server_with_its_own_stack_closes_it_after_sigterm(tmp_path: Path) -> None:
+    with run_http_server(tmp_path, "--local") as (process, url):
+        # A client of revision 2025-11-25 keeps a stream open.
+        async with McpClient(url, mode="legacy") as client:
+            await client.list_tools()
+            process.terminate()
+            assert await asyncio.to_thread(process.wait, systems.STOP_SECONDS) == 0
 
 
 async def test_an_unavailable_hansei_is_an_error_response(tmp_path: Path) -> None:
