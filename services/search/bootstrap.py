@@ -29,6 +29,7 @@ from libs.embedding.store import TableStore
 from libs.storage.database import Database
 from libs.storage.startup import report_setting, wait_until_open
 from services.search.adapters import metrics
+from services.search.adapters.array_file import delete_unfinished_files
 from services.search.adapters.loops import LoopsLoader, load_loops
 from services.search.adapters.memory import trim_memory
 from services.search.adapters.peers import CuratorFeed, decode_bullet, parse_bullet
@@ -135,6 +136,7 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
         openings += [(chunk_database, "HANSEI_SEARCH_PGVECTOR") for chunk_database in chunk_databases]
         for opening, setting in openings:
             await wait_until_open(opening.open, opening.url, setting, settings.database_wait_seconds)
+        await scoring_pool.run(delete_unfinished_files, Path(settings.search_snapshot_dir))
         await playbooks.start()
         await collections.start()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -371,6 +372,18 @@ async def test_another_model_takes_over_when_it_has_embedded_everything(models: 
     async with searching(playbook) as (search, _):
         response = await search.Search(search_request)
         assert response.embedding_model == "text-embedding-3-small"
+
+
+async def test_the_start_deletes_snapshots_that_another_process_did_not_finish(searching: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "snapshots" / "collections"
+    folder.mkdir(parents=True)
+    left, current, snapshot = folder / "d.index.7.tmp", folder / "e.index.8.tmp", folder / "d.index"
+    for path in (left, current, snapshot):
+        path.write_bytes(b"part")
+    for path in (left, snapshot):
+        os.utime(path, (0, 0))
+    async with searching():
+        assert sorted(folder.iterdir()) == [snapshot, current]
 
 
 async def test_a_dataset_that_does_not_exist_is_not_an_empty_one(searching: Any, tmp_path: Path) -> None:
