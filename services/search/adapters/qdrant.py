@@ -8,6 +8,7 @@ taken for a chunk.
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -52,6 +53,7 @@ class Qdrant:
         self._location = location
         self._api_key = api_key
         self._client: QdrantClient | None = None
+        self._connecting = threading.Lock()
         # The library's engine has no locks.
         self._pool = CpuPool("search-qdrant", workers=8 if self.is_server else 1, queue=256)
 
@@ -69,12 +71,13 @@ class Qdrant:
             self._client.close()
 
     def _connect(self) -> QdrantClient:
-        if self._client is None:
-            options: dict[str, Any] = {"path": self._location}
-            if self.is_server:
-                options = {"url": self._location, "api_key": self._api_key or None}
-            self._client = QdrantClient(**options, check_compatibility=False, force_disable_check_same_thread=True)
-        return self._client
+        with self._connecting:
+            if self._client is None:
+                options: dict[str, Any] = {"path": self._location}
+                if self.is_server:
+                    options = {"url": self._location, "api_key": self._api_key or None}
+                self._client = QdrantClient(**options, check_compatibility=False, force_disable_check_same_thread=True)
+            return self._client
 
 
 class QdrantChunks:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from qdrant_client import QdrantClient
 
 from libs.embedding.terms import tokenize_mixed
+from services.search.adapters import qdrant as adapter
 from services.search.adapters.qdrant import Qdrant, QdrantChunks
 from services.search.domain.bm25 import LUCENE
 from services.search.domain.chunking import Chunking, TextSpan
@@ -54,3 +59,21 @@ async def test_chunks_that_are_deleted_during_a_search_are_not_found(chunks: Qdr
     with pytest.raises(CollectionNotFound):
         await chunks.search(rank, RankingRequest(SearchQuery("text", min_confidence=0.0)))
     assert not (await chunks.search(rank, RankingRequest(SearchQuery("text", min_confidence=0.0)))).results
+
+
+async def test_the_first_jobs_of_a_server_share_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = threading.Barrier(2)
+
+    class SlowClient(QdrantClient):
+        def __init__(self, **options: Any) -> None:
+            with suppress(threading.BrokenBarrierError):
+                both.wait(0.5)  # until a second thread connects, too
+            super().__init__(**options)
+
+    monkeypatch.setattr(adapter, "QdrantClient", SlowClient)
+    qdrant = Qdrant("http://127.0.0.1:1")
+    try:
+        first, second = await asyncio.gather(*(qdrant.run(lambda client: client) for _ in range(2)))
+        assert first is second
+    finally:
+        await qdrant.close()
