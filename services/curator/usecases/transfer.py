@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from services.curator.domain.draft import Ballot
 from services.curator.domain.log import Origin, StoredBullet
 from services.curator.domain.playbook import Bullet, Playbook
+from services.curator.usecases.commit import enforce_policy
 from services.curator.usecases.ports import DatasetTransaction
 
 PART_BULLETS = 500
@@ -19,7 +20,7 @@ CHUNK_BYTES = 512 * 1024
 
 @dataclass(slots=True)
 class ImportResult:
-    """The outcome of an import; `revision` is the newest one after it."""
+    """The outcome of an import; `revision` is the newest one, upkeep included."""
 
     revision: int = 0
     added: int = 0
@@ -39,8 +40,8 @@ def split_import(playbook: Playbook, *, is_whole: bool) -> list[Playbook]:
 def import_playbook(dataset: DatasetTransaction, playbook: Playbook, origin: Origin, *, replace: bool) -> ImportResult:
     """Replace the bullets by those of the playbook, or add and update its bullets by id, as one revision.
 
-    The counters of a new bullet are one vote event, cast by the import. Without `replace` the votes of present bullets
-    stay; with it their counters become those of the playbook.
+    Then enforce the policy of the dataset. The counters of a new bullet are one vote event, cast by the import. Without
+    `replace` the votes of present bullets stay; with it their counters become those of the playbook.
     """
     return _Import(dataset, f"import:{origin.request_id}").run(playbook, origin, replace=replace)
 
@@ -69,7 +70,9 @@ class _Import:
             self.dataset.set_created_at(playbook.metadata.created_at)
         if not self.draft.is_empty:
             summary = f"imported: {result.added} added, {result.updated} updated, {result.removed} removed"
+            changed_bullets = [change.after for change in self.draft.changes if change.after]
             self.dataset.append(self.draft, origin, summary)
+            enforce_policy(self.dataset, self.dataset.policy, changed_bullets)
         result.revision = self.dataset.revision
         return result
 

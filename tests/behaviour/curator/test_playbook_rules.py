@@ -19,6 +19,7 @@ from tests.support.playbook_client import (
     contents,
     curator,
     delete,
+    import_file,
     new_id,
     playbook,
     set_policy,
@@ -154,6 +155,26 @@ async def test_the_budget_evicts_the_least_useful_as_a_revision_of_its_own(stub:
     assert await contents(stub) == ["lesson 0", "lesson 2", "lesson 3"]
     newest = (await stub.GetHistory(service_pb.GetHistoryRequest(dataset="d", page_size=1))).revisions[0]
     assert (newest.kind, newest.summary) == (pb.REVISION_KIND_UPKEEP, "evicted: 1")
+
+
+async def test_an_import_follows_the_policy(stub: Stub) -> None:
+    await set_policy(stub, max_bullets=2, retire_after_harmful=2)
+    file = "".join(f"[misc-0000{number}] lesson {number}\n" for number in range(1, 4))
+    imported = await import_file(stub, file.encode())
+    assert (imported.added, imported.removed) == (3, 0)
+    assert await contents(stub) == ["lesson 2", "lesson 3"]
+    newest, first, *_ = (await stub.GetHistory(service_pb.GetHistoryRequest(dataset="d"))).revisions
+    assert (first.kind, newest.kind, newest.summary) == (
+        pb.REVISION_KIND_IMPORT,
+        pb.REVISION_KIND_UPKEEP,
+        "evicted: 1",
+    )
+    assert imported.revision == newest.revision
+    await import_file(
+        stub, b"[misc-00002] helpful=1 harmful=2 :: lesson 2\n[misc-00003] helpful=0 harmful=0 :: lesson 3\n"
+    )
+    states = {bullet.content: bullet.state for bullet in (await playbook(stub)).bullets}
+    assert states == {"lesson 2": pb.BULLET_STATE_RETIRED, "lesson 3": pb.BULLET_STATE_ACTIVE}
 
 
 async def test_out_voted_bullets_retire(stub: Stub) -> None:
