@@ -97,23 +97,38 @@ def test_what_others_write_arrives_too(reader: Reader, stack: Stack) -> None:
 
 
 def test_the_feed_goes_on_after_its_connection_broke(reader: Reader, stack: Stack) -> None:
-    """The first stream breaks without a message, and the next one is quiet."""
+    """The first streams break without a message, and the next one is quiet."""
     stack.seeds.playbook("interrupted", 1)
     reader.page.add_init_script(
         """(() => {
           const { fetch } = window;
-          let isBroken = true;
+          let listeners = 0;
+          window.listenersByConnection = [];
           window.fetch = (address, init) => {
-            if (!isBroken || !address.includes("/interrupted/events")) return fetch(address, init);
-            isBroken = false;
+            if (!address.includes("/interrupted/events")) return fetch(address, init);
+            listenersByConnection.push(listeners);
+            if (listenersByConnection.length > 3) return fetch(address, init);
             const body = new ReadableStream({ start: (stream) => stream.error(new TypeError()) });
             return Promise.resolve(new Response(body));
+          };
+          const { addEventListener, removeEventListener } = EventTarget.prototype;
+          AbortSignal.prototype.addEventListener = function (name, call, options) {
+            if (!options?.signal) listeners += 1;
+            addEventListener.call(this, name, call, options);
+          };
+          AbortSignal.prototype.removeEventListener = function (name, call) {
+            listeners -= 1;
+            removeEventListener.call(this, name, call);
           };
         })()"""
     )
     reader.open("#/learn/interrupted")
     expect(reader.page.get_by_role("region", name="Feed").locator(".detail-head")).to_contain_text("up to date")
     expect(reader.page.get_by_role("region", name="Feed").get_by_role("alert")).to_have_count(0)
+    # No connection leaves a listener behind; one more is that of the badge of the inbox.
+    listeners = reader.page.evaluate("listenersByConnection")
+    assert len(listeners) == 4
+    assert listeners[-1] <= listeners[0] + 1
 
 
 def test_a_feed_that_could_not_be_read_is_read_again(reader: Reader) -> None:

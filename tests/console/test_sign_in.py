@@ -52,6 +52,22 @@ def test_a_wrong_token_is_reported(stranger: Reader) -> None:
     stranger.sees("The gateway rejects this API key or token.")
 
 
+def test_a_token_that_ends_while_a_dialog_is_open_is_asked_for(stranger: Reader) -> None:
+    stranger.open("#/playbooks/thousand")
+    sign_in(stranger, TOKEN)
+    stranger.button("Add a lesson…").click()
+    dialog = stranger.page.get_by_role("dialog")
+    dialog.get_by_label("Lesson").fill("Close the file after the last line.")
+    problem = {"title": "Unauthorized", "detail": "the token has expired"}
+    stranger.page.route(
+        "**/v1/playbooks/thousand/deltas", lambda route: route.fulfill(status=401, json=problem), times=1
+    )
+    dialog.get_by_role("button", name="Add").click()
+    expect(dialog).to_have_count(0)
+    sign_in(stranger, TOKEN)
+    stranger.sees("1,000 bullets")
+
+
 def test_the_token_survives_a_reload_and_ends_with_the_tab(stranger: Reader) -> None:
     stranger.open("#/learn/thousand")
     sign_in(stranger, TOKEN)

@@ -212,20 +212,29 @@ export async function followStream(path, { query, signal, take, onState = () => 
 
 /** Waits until an event happens once, or `signal` is aborted. */
 function waitForEvent(target, name, signal) {
-  return new Promise((resolve) => {
-    target.addEventListener(name, resolve, { once: true, signal });
-    signal.addEventListener("abort", resolve, { once: true });
+  return waitUntil(signal, (resolve) => {
+    target.addEventListener(name, resolve);
+    return () => target.removeEventListener(name, resolve);
   });
 }
 
 /** Waits for a time, or until `signal` is aborted. */
 export function waitFor(ms, signal) {
-  return new Promise((resolve) => {
+  return waitUntil(signal, (resolve) => {
     const timer = setTimeout(resolve, ms);
-    const end = () => {
-      clearTimeout(timer);
-      resolve();
-    };
-    signal.addEventListener("abort", end, { once: true });
+    return () => clearTimeout(timer);
   });
+}
+
+/** Waits until `begin` calls its parameter, or `signal` is aborted; then calls what `begin` returned. */
+async function waitUntil(signal, begin) {
+  let end;
+  let stop;
+  await new Promise((resolve) => {
+    end = resolve;
+    stop = begin(resolve);
+    signal.addEventListener("abort", end);
+  });
+  stop();
+  signal.removeEventListener("abort", end);
 }

@@ -144,6 +144,8 @@ function markPage(present) {
 /** Shows the sign-in page, because the gateway requires a token; afterwards the page is opened again. */
 function askForToken() {
   leaving.abort();
+  // An open dialog would cover the sign-in page and keep the keyboard from it.
+  document.querySelectorAll("dialog[open]").forEach((dialog) => dialog.close());
   const refused = session.signedIn;
   session.signOut();
   document.title = t("main.sign_in_hansei");
