@@ -185,6 +185,21 @@ async def test_a_trace_is_learned_once_its_root_has_ended_and_settled(tmp_path: 
         assert await system.learn_due() == 0
 
 
+async def test_exports_are_split_outside_the_event_loop(tmp_path: Path) -> None:
+    class ObservedDatasets(dict[str, str]):
+        def get(self, name: str, default: Any = None) -> Any:
+            threads.append(threading.get_ident())
+            return super().get(name, default)
+
+    threads: list[int] = []
+    async with open_system(tmp_path) as system:
+        receiver = ExportReceiver(system.repository, ObservedDatasets(shop="d", judge="d"), lambda: SYSTEM)
+        await receiver.receive_spans(spans("a1"))
+        await receiver.receive_logs(evaluation())
+    assert len(threads) == 2
+    assert threading.get_ident() not in threads
+
+
 async def test_a_trace_without_a_root_is_learned_when_it_is_idle(tmp_path: Path) -> None:
     async with open_system(tmp_path) as system:
         await system.receiver.receive_spans(spans("a1"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 
@@ -24,7 +25,7 @@ REASONS = {
 
 
 class ExportReceiver:
-    """Receives the exports of any caller."""
+    """Receives the exports of any caller. Threads split them: an export of some megabytes takes tenths of a second."""
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class ExportReceiver:
 
     async def receive_spans(self, request: ExportTraceServiceRequest) -> ExportTraceServiceResponse:
         """Store the spans of an export. Raises TraceStoreFull, StoreUnavailable."""
-        rejected = await self._store_parts(split_spans(request, self._datasets))
+        rejected = await self._store_parts(await asyncio.to_thread(split_spans, request, self._datasets))
         response = ExportTraceServiceResponse()
         if rejected:
             response.partial_success.rejected_spans = sum(rejected.values())
@@ -53,8 +54,9 @@ class ExportReceiver:
 
     async def receive_logs(self, request: ExportLogsServiceRequest) -> ExportLogsServiceResponse:
         """Store the GenAI events of an export. Raises TraceStoreFull, StoreUnavailable."""
-        stored = await self._store.find_datasets(self._caller().tenant, list_event_traces(request))
-        rejected = await self._store_parts(split_logs(request, self._datasets, stored))
+        traces = await asyncio.to_thread(list_event_traces, request)
+        stored = await self._store.find_datasets(self._caller().tenant, traces)
+        rejected = await self._store_parts(await asyncio.to_thread(split_logs, request, self._datasets, stored))
         response = ExportLogsServiceResponse()
         if rejected:
             response.partial_success.rejected_log_records = sum(rejected.values())
