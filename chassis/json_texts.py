@@ -10,6 +10,8 @@ from chassis.errors import shorten
 
 MAX_NESTING = 200
 """Levels of objects and lists in the arguments and the results of calls: code that walks them has enough stack."""
+MAX_INTEGER_DIGITS = 4300
+"""Digits of an integer in a JSON text. Python converts no more: the time grows with the square of their number."""
 
 
 class NestedTooDeeply(ValueError):
@@ -71,9 +73,18 @@ def parse_strict_json(
     return json.loads(
         text,
         parse_constant=_refuse_constant,
+        parse_int=parse_integer,
         object_pairs_hook=None if allow_repeated_names else _create_object,
         strict=not allow_control_characters,
     )
+
+
+def parse_integer(text: str) -> int:
+    """Return an integer of a JSON text. Raises ValueError if it has more than `MAX_INTEGER_DIGITS` digits."""
+    digits = len(text.lstrip("-"))
+    if digits > MAX_INTEGER_DIGITS:
+        raise ValueError(f"an integer has {digits:,} digits, of which at most {MAX_INTEGER_DIGITS:,} are allowed")
+    return int(text)
 
 
 def _create_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

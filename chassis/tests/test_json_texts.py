@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from chassis.json_texts import (
+    MAX_INTEGER_DIGITS,
     MAX_NESTING,
     NestedTooDeeply,
     format_as_text,
@@ -36,6 +37,15 @@ def test_a_text_is_unchanged_and_other_values_are_json(value: object, text: str)
 def test_constants_that_json_has_not_are_refused(constant: str) -> None:
     with pytest.raises(ValueError, match=f"^{constant} is not JSON$"):
         parse_strict_json(f'{{"a": [{constant}]}}'.encode())
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_an_integer_with_too_many_digits_is_refused_with_the_limit(sign: str) -> None:
+    most = sign + "9" * MAX_INTEGER_DIGITS
+    assert parse_strict_json(f'{{"a": [{most}, 7]}}') == {"a": [int(most), 7]}
+    rule = "^an integer has 4,301 digits, of which at most 4,300 are allowed$"
+    with pytest.raises(ValueError, match=rule):
+        parse_strict_json(f'{{"a": [{most}9]}}')
 
 
 @pytest.mark.parametrize("begin", ["[", '{"a": '])

@@ -158,6 +158,10 @@ async def test_a_request_that_breaks_a_rule_is_a_problem(verb: str, path: str, b
         (b'{"query": {"top_k": 1, "top_k": 2}}', "an object has the name 'top_k' more than once"),
         (b'{"dataset": }', "Expecting value: line 1 column 13"),
         (b'{"query": {"alpha": NaN}}', "NaN is not JSON"),
+        (
+            b'{"query": {"top_k": ' + b"9" * 4301 + b"}}",
+            "an integer has 4,301 digits, of which at most 4,300 are allowed",
+        ),
         (b'{"dataset": "\\ud800"}', "it has half of a surrogate pair"),
         (b'{"query": ' + b"[" * 100_000, "it is nested too deeply"),
     ],

@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
+from chassis.json_texts import parse_integer
 from gateway.otlp.domain.errors import MalformedExport
 from gateway.otlp.domain.trace import PartKind
 
@@ -27,7 +28,7 @@ _ID_FIELDS = ("traceId", "spanId", "parentSpanId")
 def parse_export(body: bytes, message: M) -> M:
     """Return `message` with the contents of OTLP JSON; unknown fields are ignored. Raises MalformedExport."""
     try:
-        document = json.loads(body)
+        document = json.loads(body, parse_int=parse_integer)
         if not isinstance(document, dict):
             raise MalformedExport("the body must be a JSON object")
         _convert_ids(document, _decode_id)

@@ -185,6 +185,10 @@ def encode(value: object) -> bytes:
         (b"42", "must be a JSON object"),
         (b"\xff\xfe\x00", "is not UTF-8 at byte 0"),
         (b'{"traj": [NaN], "reward": 1}', "is not JSON: NaN is not a JSON number"),
+        (
+            b'{"traj": [' + b"9" * 4301 + b'], "reward": 1}',
+            "is not JSON: an integer has 4,301 digits, of which at most",
+        ),
         (b"[" * 100_000, "is nested too deeply"),
         (b'{"traj": ' + b"[" * 900 + b"]" * 900 + b"}", "trajectory.traj[0]: "),
         (encode(TAU) + b"\n{broken", "line 2: '{broken' is not JSON"),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NoReturn
 
+from chassis.json_texts import parse_integer
 from services.reflector.adapters.importers import (
     agents_sdk,
     anthropic,
@@ -202,7 +203,7 @@ def _is_document(line: str) -> bool:
 
 def _parse_json(text: str, location: str) -> object:
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=_refuse_constant, parse_int=parse_integer)
     except RecursionError as error:
         raise MalformedTrajectory(location, text[:80], "is nested too deeply") from error
     except ValueError as error:
