@@ -52,6 +52,10 @@ def test_a_secret_is_known_wherever_a_variable_holds_it(name: str, value: str, s
     assert SecretMask({name: value}, {"DECLARED"})(f"the text {secret}.") == f"the text {REDACTED}."
 
 
+def test_a_long_variable_without_a_secret_is_read_in_linear_time() -> None:
+    SecretMask({"X": "://a:" * 1_000_000}, ())  # a time that grows with the square would be hours
+
+
 def test_what_is_secret_by_name_is_masked_however_short() -> None:
     masking = SecretMask({"OPENAI_API_KEY": "x"}, {"DECLARED"})
     assert masking({"api_key": "x", "token": 7, "DECLARED": "y", "axis": "x"}) == {

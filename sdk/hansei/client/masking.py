@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MIN_SECRET_CHARS = 6
 """The length from which a secret is found by its value; a shorter one could be any word, and is found by its name."""
-_URL_PASSWORD = re.compile(r"://[^\s:/@]*:(\S+)@")
+_URL_USER = re.compile(r"://[^\s:/@]*:")
 _HEADER_VALUE = re.compile(r"=([^,;\s]+)")
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
@@ -63,9 +63,21 @@ def _find_secrets(name: str, value: str, secret_variables: Collection[str]) -> I
     """Yield the secrets in a variable: all of it, passwords in URLs, header values for OpenTelemetry."""
     if name in secret_variables or is_secret(name):
         yield value.strip()
-    yield from _URL_PASSWORD.findall(value)
+    yield from _find_url_passwords(value)
     if name.endswith("_HEADERS"):
         yield from _HEADER_VALUE.findall(value)
+
+
+def _find_url_passwords(value: str) -> Iterator[str]:
+    """Yield the password of the first URL in each word, which lasts until the last `@`: it may contain others.
+
+    One pattern for both ends would take a time that grows with the square of the length.
+    """
+    for word in value.split():
+        end = word.rfind("@")
+        user = _URL_USER.search(word, 0, max(end, 0))
+        if user is not None and user.end() < end:
+            yield word[user.end() : end]
 
 
 def mask_content(mask: SecretMask, content: bytes) -> bytes:
