@@ -31,7 +31,7 @@ PROMPT = "Answer with the word OK."
 
 @dataclass(frozen=True, slots=True)
 class ModelProbe:
-    """The result of one call; `error` is empty if the model answered."""
+    """The result of one call; `error` is empty if the model answered. `remedy` is that of the error, if it has one."""
 
     kind: str
     provider: str
@@ -40,6 +40,7 @@ class ModelProbe:
     seconds: float
     has_price: bool
     error: str = ""
+    remedy: str = ""
 
 
 def probe_models() -> list[ModelProbe]:
@@ -77,7 +78,7 @@ def _group_chat_model_users(settings: LLMSettings) -> Mapping[tuple[str, str], l
 
 async def _probe_chat_model(settings: LLMSettings, provider: str, model: str, users: Sequence[str]) -> ModelProbe:
     own = {"llm_provider": provider, "llm_model": model, "llm_retries": 0, "llm_attempt_seconds": SECONDS}
-    started, error = time.monotonic(), ""
+    started, error, remedy = time.monotonic(), "", ""
     try:
         client = connect_chat(settings.model_copy(update=own))
         try:
@@ -85,9 +86,9 @@ async def _probe_chat_model(settings: LLMSettings, provider: str, model: str, us
         finally:
             await client.aclose()
     except (BadSetting, HanseiError) as failure:
-        error = str(failure).partition("\n")[0]
+        error, _, remedy = str(failure).partition("\n")
     seconds = time.monotonic() - started
-    return ModelProbe("chat", provider, model, users, seconds, settings.get_price(model) is not None, error)
+    return ModelProbe("chat", provider, model, users, seconds, settings.get_price(model) is not None, error, remedy)
 
 
 async def _probe_embedding_models() -> AsyncIterator[ModelProbe]:
@@ -107,8 +108,8 @@ async def _probe_embedding_models() -> AsyncIterator[ModelProbe]:
 
 
 async def _probe_embedding_model(settings: EmbeddingSettings, users: Sequence[str]) -> ModelProbe:
-    provider, model, error = settings.embedding_provider or settings.llm_provider, settings.embedding_model, ""
-    is_local = False
+    provider, model = settings.embedding_provider or settings.llm_provider, settings.embedding_model
+    is_local, error, remedy = False, "", ""
     started = time.monotonic()
     async with AsyncExitStack() as closing:
         pool = CpuPool("probe", workers=1)
@@ -119,7 +120,8 @@ async def _probe_embedding_model(settings: EmbeddingSettings, users: Sequence[st
             started = time.monotonic()
             await connected.embed([PROMPT])
         except (BadSetting, HanseiError) as failure:
-            error = str(failure).partition("\n")[0]
+            error, _, remedy = str(failure).partition("\n")
     has_price = is_local or settings.get_price(settings.embedding_model) is not None
     seconds = time.monotonic() - started
-    return ModelProbe("embedding", "bundled" if is_local else provider, model, users, seconds, has_price, error)
+    shown_provider = "bundled" if is_local else provider
+    return ModelProbe("embedding", shown_provider, model, users, seconds, has_price, error, remedy)

