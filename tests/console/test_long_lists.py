@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 from playwright.sync_api import expect
 
 from tests.console.reader import Reader
@@ -52,3 +53,20 @@ def test_ten_thousand_bullets_are_scrolled_through(reader: Reader, stack: Stack)
     reader.sees("1 of 10,000 bullets")
     reader.open("#/overview?dataset=ten-thousand")
     expect(reader.main.locator(".total").filter(has_text="Bullets")).to_contain_text("10,000")
+
+
+def test_all_pages_of_datasets_are_listed(reader: Reader, stack: Stack) -> None:
+    names = [f"paged-{letter}" for letter in "abc"]
+    for name in names:
+        stack.seeds.playbook(name, 1)
+    reader.page.route(
+        "**/v1/playbooks?*",
+        lambda route: route.continue_(url=route.request.url.replace("page_size=1000", "page_size=2")),
+    )
+    reader.open("#/search/thousand")
+    choice = reader.main.get_by_label("Dataset")
+    for name in names:
+        expect(choice.locator(f"option[value={name}]")).to_have_count(1)
+    everything = httpx.get(f"{stack.url}/v1/playbooks", params={"page_size": 1000}).json()["datasets"]
+    reader.open("#/playbooks")
+    reader.sees(f"{len(everything)} datasets")

@@ -40,7 +40,7 @@ export function renderDatasetTabs(dataset, present) {
 /** Redirects a page such as `#/search` to the dataset that was opened last, else to the first one. */
 export function createChooser(page) {
   return async ({ signal }) => {
-    const { datasets: all } = await listDatasets(signal);
+    const all = await listDatasets(signal);
     const names = all.map(({ name }) => name);
     const dataset = names.includes(lastDataset.name) ? lastDataset.name : names[0];
     if (dataset) return replaceRoute([page, dataset]);
@@ -61,7 +61,7 @@ export function renderDatasetChoice(page, present, signal) {
     h("option", { value: present }, present),
   );
   listDatasets(signal).then(
-    ({ datasets: all }) => {
+    (all) => {
       const names = [...new Set([present, ...all.map(({ name }) => name)])].sort();
       choice.replaceChildren(...names.map((name) => h("option", { value: name, selected: name === present }, name)));
     },

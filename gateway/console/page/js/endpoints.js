@@ -24,6 +24,8 @@ const createEdit = (fields) => createChange({ author: session.signedIn ? "" : "c
 
 /** The most trajectories in a batch of a job. */
 const BATCH = 1000;
+/** The most datasets on a page. */
+const PAGE = 1000;
 
 /** A job as its messages: the head, then batches. */
 function createJob(dataset, trajectories) {
@@ -33,7 +35,9 @@ function createJob(dataset, trajectories) {
   return [{ head: createChange({ dataset }) }, ...batches];
 }
 
-export const listDatasets = (signal, query) => getJson("/v1/playbooks", { page_size: 1000, ...query }, signal);
+/** Fetches all datasets. */
+export const listDatasets = (signal) =>
+  fetchAll((page_token) => getJson("/v1/playbooks", { page_size: PAGE, page_token }, signal), "datasets");
 export const listBullets = (dataset, query, signal) => getJson(`${addressDataset(dataset)}/bullets`, query, signal);
 /** Fetches the bullets of a playbook as it was at a revision or time, and that revision. */
 export async function readPlaybookAt(dataset, query, signal) {

@@ -6,7 +6,7 @@ import { listDatasets, listExecutions, listJobs } from "./endpoints.js";
 import { formatCount, formatPlural } from "./format.js";
 import { logUnexpectedError } from "./states.js";
 
-const PAGE = { questions: 200, datasets: 1000, jobs: 500 };
+const PAGE = { questions: 200, jobs: 500 };
 /** More items of a kind are not counted. */
 const MOST = 1000;
 /** The badge is read again after this time, and whenever a page opens. */
@@ -26,18 +26,18 @@ export function watchInbox(take, signal) {
  * an error if no kind can be read.
  */
 export async function readInbox(signal) {
+  const status = "EXECUTION_STATUS_PAUSED";
+  const listPaused = (page_token) => listExecutions({ status, page_size: PAGE.questions, page_token }, signal);
   const kinds = {
-    questions: async (token) =>
-      listExecutions({ status: "EXECUTION_STATUS_PAUSED", page_size: PAGE.questions, page_token: token }, signal),
-    reviews: async (token) => listDatasets(signal, { page_size: PAGE.datasets, page_token: token }),
-    jobs: async (token) => listJobs({ page_size: PAGE.jobs, page_token: token }, signal),
+    questions: () => fetchAll(listPaused, "executions", MOST),
+    reviews: () => listDatasets(signal),
+    jobs: () => fetchAll((page_token) => listJobs({ page_size: PAGE.jobs, page_token }, signal), "jobs", MOST),
   };
-  const lists = { questions: "executions", reviews: "datasets", jobs: "jobs" };
   const found = { errors: [] };
   await Promise.all(
-    Object.entries(kinds).map(async ([kind, ask]) => {
+    Object.entries(kinds).map(async ([kind, list]) => {
       try {
-        found[kind] = await fetchAll(ask, lists[kind], MOST);
+        found[kind] = await list();
       } catch (error) {
         if (signal?.aborted) throw error;
         found[kind] = [];

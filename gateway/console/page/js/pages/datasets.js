@@ -19,7 +19,7 @@ export function openPage({ signal }) {
     body,
     signal,
     () => listDatasets(signal),
-    ({ datasets: all }) => {
+    (all) => {
       count.textContent = formatPlural(all.length, "dataset");
       return all.length ? renderList(all, signal) : renderEmpty();
     },

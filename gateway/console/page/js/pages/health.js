@@ -79,7 +79,7 @@ function renderService({ name, state: status, detail }) {
 const MOST = 50;
 
 async function readIndexStates(signal) {
-  const { datasets: all } = await listDatasets(signal);
+  const all = await listDatasets(signal);
   const shown = all.slice(0, MOST);
   return Promise.all(shown.map(async (dataset) => ({ dataset, status: await readIndexStatus(dataset.name, signal) })));
 }

@@ -39,7 +39,7 @@ const MOST_EFFECTS = 200;
 export const formatTitle = () => t("common.overview");
 
 export async function openPage({ query, signal }) {
-  const { datasets } = await listDatasets(signal);
+  const datasets = await listDatasets(signal);
   if (!datasets.length)
     return [renderHead(t("overview.welcome_to_hansei")), h("div", { class: "scroll" }, renderFirstRun(signal))];
   const names = datasets.map(({ name }) => name);
