@@ -43,6 +43,11 @@ _durations = {
     )
     for side in ("server", "client")
 }
+_failures = meter.create_counter(
+    "hansei.calls.failed", unit="{call}", description="Failed calls of a service, by method, status and reason."
+)
+MAX_REASONS = 50
+"""Pairs of status and reason that are counted for a method; others have the reason OTHER. Each is a time series."""
 
 
 class MethodTelemetry:
@@ -58,6 +63,7 @@ class MethodTelemetry:
         self._histogram = _durations["server" if kind is SpanKind.SERVER else "client"]
         self._attributes: dict[str, str] = {"rpc.system": "grpc", "rpc.service": service, "rpc.method": method}
         self._by_code: dict[str, dict[str, str]] = {}
+        self._by_reason: dict[tuple[str, str], dict[str, str]] = {}
 
     def begin(self, parent: Context | None = None) -> Span:
         """Start a span; the caller ends it with `end`."""
@@ -73,17 +79,28 @@ class MethodTelemetry:
         if span.is_recording():
             set_memory_attributes(self._path, span, request, response, is_caller=self._is_caller)
 
-    def end(self, span: Span, code: str, seconds: float) -> None:
-        """Record the status and the duration of a call."""
+    def end(self, span: Span, code: str, seconds: float, reason: str = "") -> None:
+        """Record the status and the duration of a call, and at the server side the reason of its failure."""
         attributes = self._by_code.get(code)
         if attributes is None:
             attributes = self._by_code[code] = {**self._attributes, "rpc.grpc.status_code": code}
         self._histogram.record(seconds, attributes)
+        if code != "OK" and not self._is_caller:
+            self._count_failure(attributes, code, reason or code)
         if span.is_recording():
             span.set_attribute("rpc.grpc.status_code", code)
             if code != "OK":
                 span.set_status(Status(StatusCode.ERROR, code))
         span.end()
+
+    def _count_failure(self, attributes: dict[str, str], code: str, reason: str) -> None:
+        labels = self._by_reason.get((code, reason))
+        if labels is None:
+            if len(self._by_reason) < MAX_REASONS:
+                labels = self._by_reason[code, reason] = {**attributes, "reason": reason}
+            else:
+                labels = {**attributes, "reason": "OTHER"}
+        _failures.add(1, labels)
 
 
 def extract_context(metadata: Iterable[tuple[str, str | bytes]]) -> Context | None:

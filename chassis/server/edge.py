@@ -3,7 +3,7 @@
 From the outermost inwards:
 
 1. context: sets the correlation id and the trace of the caller, or new ones, and the idempotency key of a mutation;
-2. telemetry: records a span, the duration by method and status, and a log record;
+2. telemetry: records a span, the duration by method and status, the reason of a failure, and a log record;
 3. errors: converts exceptions to statuses, by `chassis.status`;
 4. caller: with mutual TLS, refuses callers that are not allowed;
 5. readiness: refuses calls before the service has started;
@@ -164,7 +164,7 @@ class MethodEdge:
         seconds = time.monotonic() - opened.began
         if opened.task is not None:
             self._gate.progress.end(opened.task)
-        self._telemetry.end(opened.span, code, seconds)
+        self._telemetry.end(opened.span, code, seconds, reason)
         if code == "OK" or reason == OVERLOADED:  # a flood of calls must not flood the log
             log.debug("call", code=code, reason=reason, seconds=seconds)
         elif code in _SERVER_FAULTS and reason != DRAINING:

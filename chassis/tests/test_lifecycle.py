@@ -247,6 +247,10 @@ async def test_metrics_of_every_call_are_served_for_prometheus(connect_probe: Co
         (line,) = [line for line in counts if f'rpc_grpc_status_code="{code}"' in line]
         assert 'rpc_method="Echo"' in line
         assert line.endswith(" 1.0")
+    (failed,) = [line for line in page.splitlines() if line.startswith("hansei_calls_failed_total")]
+    assert 'reason="INVALID_REQUEST"' in failed
+    assert 'rpc_grpc_status_code="INVALID_ARGUMENT",rpc_method="Echo"' in failed
+    assert failed.endswith(" 1.0")
 
 
 def _read(url: str) -> str:
