@@ -26,6 +26,11 @@ class GuardMode(IntEnum):
     DENY = 4
     """Refuse the call and give the text as the reason."""
 
+    @classmethod
+    def _missing_(cls, value: object) -> GuardMode:
+        """Count the call for a mode that is not set, or of a later version of the contract."""
+        return cls.SHADOW
+
 
 class CallDecision(IntEnum):
     """The decision about a call: ALLOW, or the strictest mode of the guards that match. A higher one is stricter.

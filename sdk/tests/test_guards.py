@@ -26,10 +26,11 @@ class RecordingService:
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.request_ids: list[str] = []
         self.error: Exception | None = None
+        self.mode: Any = playbook_pb2.TARGET_MODE_DENY
 
     def list_all(self, **fields: Any) -> pb.ListGuardsResponse:
         self._record("list", fields)
-        target = playbook_pb2.Target(expression=COMMIT, mode=playbook_pb2.TARGET_MODE_DENY)
+        target = playbook_pb2.Target(expression=COMMIT, mode=self.mode)
         broken = playbook_pb2.Target(expression="called(", mode=playbook_pb2.TARGET_MODE_DENY)
         return pb.ListGuardsResponse(
             guards=[
@@ -104,6 +105,14 @@ def test_a_match_is_decided_locally_while_the_server_is_away(service: RecordingS
     guard.refresh()
     service.error = Unavailable("away")
     assert guard.check("git_commit").decision == "deny"
+
+
+def test_a_guard_with_a_mode_of_a_later_version_stops_no_call_by_itself(service: RecordingService) -> None:
+    service.mode = 99
+    guard = build_guard(service)
+    assert guard.check("git_commit").decision == "deny"  # the server, which knows the mode, decides
+    service.error = Unavailable("away")
+    assert guard.check("git_commit").decision == "allow"
 
 
 class AsyncService:

@@ -11,6 +11,7 @@ from chassis.targets.guard import CallDecision, GuardMode
 from chassis.targets.session import MAX_ARGUMENTS_CHARS, MAX_MESSAGE_CHARS, MAX_RESULT_CHARS
 from hansei.client.guards import MAX_REPORTED_MESSAGES
 from hansei.evidence.v1 import guard_service_pb2 as pb
+from hansei.playbook.v1.playbook_pb2 import TARGET_MODE_UNSPECIFIED
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,11 @@ def test_decisions_have_the_numbers_of_the_contract_and_of_the_modes() -> None:
     contract = {name.removeprefix("GUARD_DECISION_"): number for name, number in pb.GuardDecision.items() if number}
     modes = {mode.name: mode.value for mode in GuardMode if mode is not GuardMode.SHADOW}
     assert decisions == contract == {"ALLOW": 1, **modes}
+
+
+@pytest.mark.parametrize("number", [TARGET_MODE_UNSPECIFIED, 99])
+def test_a_guard_with_a_mode_that_this_version_does_not_have_only_counts(number: int) -> None:
+    assert GuardMode(number) is GuardMode.SHADOW
 
 
 @pytest.mark.parametrize("number", [pb.GUARD_DECISION_UNSPECIFIED, 99])

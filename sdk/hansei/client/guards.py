@@ -270,7 +270,7 @@ def _compile(guard: pb.Guard) -> CallGuard | None:
     except InvalidTarget as error:  # A server of another version may know another vocabulary.
         warn("target does not compile; it guards nothing", bullet=guard.bullet_id, rule=error.rule)
         return None
-    return CallGuard(guard.bullet_id, target, GuardMode(guard.target.mode or GuardMode.SHADOW), guard.text)
+    return CallGuard(guard.bullet_id, target, GuardMode(guard.target.mode), guard.text)
 
 
 def _encode_call(call: ToolCallRequest) -> pb.GuardedCall:

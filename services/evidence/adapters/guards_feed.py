@@ -152,4 +152,4 @@ def build_guard(bullet: playbook_pb2.Bullet) -> CallGuard | None:
     except InvalidTarget as error:  # A curator of another version may know another vocabulary.
         _log.warning("target does not compile; it guards nothing", bullet=bullet.id, rule=error.rule)
         return None
-    return CallGuard(bullet.id, target, GuardMode(bullet.target.mode or GuardMode.SHADOW), bullet.content)
+    return CallGuard(bullet.id, target, GuardMode(bullet.target.mode), bullet.content)
