@@ -89,6 +89,15 @@ def hansei(address: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.
     return runner(capfd)
 
 
+@pytest.mark.parametrize("typed", [["--playbook-holdout", "7"], ["--playbook-holdout=7"]])
+def test_an_error_names_the_option_instead_of_the_field_of_the_contract(hansei: Hansei, typed: list[str]) -> None:
+    assert hansei("remember", "Pull first.", "--dataset", "named").code == 0
+    outcome = hansei("trials", "start", "named", *typed)
+    assert outcome.code == 2
+    rule = "--playbook-holdout must be greater than or equal to 0 and less than or equal to 0.5"
+    assert outcome.err.splitlines() == [f"Error: {rule} [INVALID_REQUEST]", f"  {rule} (got 7.0)"]
+
+
 @pytest.mark.parametrize("name", [name for name, _ in commands() if name not in SERVERS])
 def test_no_command_shows_python(hansei: Hansei, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for file, content in FILES.items():

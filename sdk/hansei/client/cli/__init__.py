@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # The module of the errors loads slowly, so it is imported only after an error.
         from hansei.client.cli.failures import report_error
 
-        code = report_error(failure)
+        code = report_error(failure, sys.argv[1:] if arguments is None else arguments)
         if code is None:
             raise
         sys.exit(code)
