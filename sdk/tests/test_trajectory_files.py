@@ -106,6 +106,20 @@ def test_a_trajectory_that_no_call_can_send_is_named(call_bytes: int) -> None:
     assert "one document of 0.1 MB without texts that can be shortened" in part.error.message
 
 
+def test_a_trajectory_without_long_texts_is_encoded_once(call_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    values: list[object] = []
+
+    def count_and_encode(value: object, ensure_ascii: bool) -> str:
+        values.append(value)
+        return json.JSONEncoder(ensure_ascii=ensure_ascii).encode(value)
+
+    content = json.dumps({"id": "large", "metadata": [0.5] * 10_000, "text": "x" * 600}).encode()
+    monkeypatch.setattr(json, "dumps", count_and_encode)
+    (part,) = read_trajectories(Parser(), "f", content, "d")  # type: ignore[arg-type]
+    assert isinstance(part, UnreadablePart)
+    assert len(values) == 1
+
+
 def test_the_longest_texts_of_a_large_trajectory_are_shortened(call_bytes: int) -> None:
     parser: Any = Parser()
     steps = [{"text": f"begin {number} {'é' * 9_000} end {number}"} for number in range(10)]

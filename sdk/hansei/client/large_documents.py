@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
-_LONGEST_TEXT = 500_000
-_SHORTEST_TEXT = 500
-_FACTOR = 2
+_LIMITS = tuple(500_000 >> halvings for halvings in range(10))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +29,16 @@ def shorten_texts(content: bytes, most_bytes: int) -> ShortenedDocument | None:
         values = _parse(content)
     except (ValueError, RecursionError):
         return None
-    limit = _LONGEST_TEXT
-    while limit >= _SHORTEST_TEXT:
+    longest_text = math.inf
+    for limit in _LIMITS:
+        if longest_text <= limit:
+            continue  # it shortens nothing, so the document would be too large again
         shortening = _Shortening(limit)
         lines = [json.dumps(shortening.apply(value), ensure_ascii=False) for value in values]
         shortened = "\n".join(lines).encode("utf-8", "replace")
         if len(shortened) <= most_bytes:
             return ShortenedDocument(shortened, shortening.texts, limit)
-        limit //= _FACTOR
+        longest_text = shortening.longest_text
     return None
 
 
@@ -49,11 +50,12 @@ def _parse(content: bytes) -> list[Any]:
 
 
 class _Shortening:
-    """Shortens the texts inside of JSON values, and counts them."""
+    """Shortens the texts inside of JSON values, counts them, and measures the longest text before."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.texts = 0
+        self.longest_text = 0
 
     def apply(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -63,6 +65,7 @@ class _Shortening:
         return [self.apply(item) for item in value] if isinstance(value, list) else value
 
     def _shorten(self, text: str) -> str:
+        self.longest_text = max(self.longest_text, len(text))
         if len(text) <= self._limit:
             return text
         self.texts += 1
