@@ -21,7 +21,9 @@ VARIABLE_PREFIXES = (PREFIX, "LLM_", "EMBEDDING_", "OTEL_")
 
 def collect_versions() -> Iterator[BundlePart]:
     """Yield the versions of hansei, Python, the platform and all installed packages."""
-    installed = {distribution.name: distribution.version for distribution in metadata.distributions()}
+    # Each look at a name or a version parses the whole file, which has the README of the package.
+    documents = [distribution.metadata for distribution in metadata.distributions()]
+    installed = {document["Name"]: document["Version"] for document in documents}
     versions = {
         "hansei": installed.get("hansei", "runs from its source"),
         "python": sys.version,
