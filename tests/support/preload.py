@@ -19,10 +19,13 @@ MODULES = (
     "hansei.client.client",
     "hansei.client.local",
     "hansei.mcp_server",
-    # Services import these later or not at all, but many processes of tests create schemas, serve HTTP and so on.
+    # Services import these later or not at all, but many processes of tests create schemas, serve HTTP, call models.
     "alembic.command",
     "gateway.http.app",
     "gateway.http.server",
+    "httpx",
+    "langchain_openai",
+    "openai.resources.chat.completions",
     "opentelemetry.sdk.resources",
     "psycopg",
     "services.validator.domain.bradley_terry",
