@@ -58,6 +58,9 @@ async def plan(client: AsyncClient) -> float:
     return made.model_usage.cost_usd
 """
 """A program of a user that reads the fields of results, for the strict mode of pyright."""
+NO_COMPILER = {"HANSEI_SEARCH_COMPILE_AFTER_SECONDS": "3600"}
+"""The variable of a server that does not compile its loops, which takes 20 processor seconds in a new environment and
+is tested in `services/search/tests/adapters/test_loops.py`."""
 IMPORT_ALL = """
 import importlib, pkgutil, sys
 failed = {}
@@ -153,7 +156,7 @@ def running_server(server: Environment) -> Iterator[tuple[str, subprocess.Popen[
     """Run `hansei up` of the installed wheels with one learned trajectory; yield its address and its process."""
     address = f"127.0.0.1:{free_port()}"
     command = [str(server.folder / "bin/hansei"), "up", "--listen", address]
-    variables = server.variables(HANSEI_HTTP_ADDRESS="", HANSEI_LAME_DUCK_SECONDS="0")
+    variables = server.variables(HANSEI_HTTP_ADDRESS="", HANSEI_LAME_DUCK_SECONDS="0", **NO_COMPILER)
     process = subprocess.Popen(command, cwd=server.work, env=variables, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     lines = []
@@ -358,7 +361,8 @@ with Client.local(HANSEI_LLM_PROVIDER="offline") as client:
 print(chassis.mine, config.mine, gateway.mine, libs.mine, services.mine)
 """
     (server.work / "embedded.py").write_text(program)
-    done = server.run("python", "embedded.py", HANSEI_LOG_LEVEL="ERROR", HANSEI_DATA_DIR=str(tmp_path))
+    variables = {"HANSEI_LOG_LEVEL": "ERROR", "HANSEI_DATA_DIR": str(tmp_path), **NO_COMPILER}
+    done = server.run("python", "embedded.py", **variables)
     assert done.stdout == "0\nchassis config gateway libs services\n", done.stderr
     for name in ("services", "gateway", "libs", "chassis", "config"):
         (server.work / f"{name}.py").unlink()
