@@ -6,6 +6,8 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -19,30 +21,39 @@ from hansei.gateway.v1 import bulk_pb2 as bulk
 from hansei.gateway.v1.access_service_pb2 import ACCESS_SCOPE_READ
 from hansei.planner.v1.planner_pb2 import ACTION_RAG_SEARCH, EXECUTION_STATUS_PARTIAL, EXECUTION_STATUS_SUCCESS
 from hansei.playbook.v1 import playbook_service_pb2
+from tests.resilience import settable_clock
 from tests.resilience.load import check_ledger, load, wait_for_recovery
+from tests.resilience.settable_clock import MODULE
 from tests.support import systems
 from tests.support.bulk_jobs import build_trajectories, build_trajectory, jobs_at
 from tests.support.campaigns import campaign_size
 from tests.support.processes import Process
-from tests.support.systems import ROOT, SERVICES
+from tests.support.systems import SERVICES
 
 FORWARD, BACK = signal.SIGUSR1, signal.SIGUSR2
 FOUND_SECONDS = 30.0
 JOB = campaign_size(30, 10)
 LOOK_SECONDS = 1.5
 BUSY_SHARE = 0.5
-SETTABLE = os.pathsep.join(
-    map(str, [Path(__file__).with_name("clock"), *(ROOT / part for part in ("", "stubs", "sdk"))])
-)
-"""The PYTHONPATH of a process whose clock can be set."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @pytest.fixture(scope="module")
 def hansei(tmp_path_factory: pytest.TempPathFactory) -> Iterator[systems.System]:
     """Yield a process a service, each with a clock that can be set."""
-    with systems.separate_processes(tmp_path_factory.mktemp("clocks"), PYTHONPATH=SETTABLE) as made:
+    with run_with_settable_clocks(systems.create_system("clocks", tmp_path_factory.mktemp("clocks"), {}, {})) as made:
         yield made
+
+
+def run_with_settable_clocks(system: systems.System) -> AbstractContextManager[systems.System]:
+    """Run the processes of a system with clocks that can be set."""
+    programs = {
+        name: replace(
+            program, module=settable_clock.__name__, environment={**program.environment, MODULE: program.module}
+        )
+        for name, program in system.programs.items()
+    }
+    return systems.run_system(replace(system, programs=programs))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +104,9 @@ async def test_a_wrong_clock_fails_no_call_and_causes_no_busy_loop(
 async def test_a_key_ends_by_the_clock_of_its_gateway(hansei: systems.System, tmp_path: Path) -> None:
     """While the clock is an hour ahead a key that is good for half an hour is refused; not before, and not after."""
     peers = {f"{name.upper()}_ADDR": at for name, at in hansei.addresses.items() if name != "gateway"}
-    made = systems.one_service(tmp_path, "gateway", PYTHONPATH=SETTABLE, GATEWAY_API_TOKEN="root", **peers)
+    address = f"127.0.0.1:{systems.free_port()}"
+    programs = {"gateway": systems.create_program("gateway", address, tmp_path, {"GATEWAY_API_TOKEN": "root", **peers})}
+    made = run_with_settable_clocks(systems.System("one service", {"gateway": address}, tmp_path, programs))
     gate = await asyncio.to_thread(made.__enter__)
     try:
         expires = Timestamp()
