@@ -16,13 +16,14 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO
 
 import pytest
 
 from tests.deploy.cluster import Pod
-from tests.support.processes import ModuleCommand
+from tests.resilience import host_process
+from tests.support.processes import ModuleCommand, Process, start
 from tests.support.systems import ROOT
 
 OUTSIDE = "outside"
@@ -51,8 +52,11 @@ class Host:
 
     def namespace_command(self, *kinds: str) -> list[str]:
         """Return the prefix of a command that runs it in namespaces of this host."""
-        child = _children(self.first.pid)[0]
-        return ["nsenter", *(f"--{kind}=/proc/{child}/ns/{kind}" for kind in kinds)]
+        return ["nsenter", *(f"--{kind}={self.namespace_file(kind)}" for kind in kinds)]
+
+    def namespace_file(self, kind: str) -> str:
+        """Return the file of a namespace of this host."""
+        return f"/proc/{_children(self.first.pid)[0]}/ns/{kind}"
 
 
 @dataclass
@@ -93,10 +97,10 @@ class Network:
         """Start a program on a host; it ends with this process at the latest."""
         return subprocess.Popen(self.host_command(name, *command), cwd=ROOT, pass_fds=fds)
 
-    def start_pod(self, pod: Pod, command: ModuleCommand, log: IO[bytes]) -> subprocess.Popen[bytes]:
-        """Start a process on the pod's host; it ends with the thread that starts it at the latest."""
-        arguments = self.host_command(pod.name, sys.executable, "-m", command.module)
-        return subprocess.Popen(arguments, cwd=command.folder, env=command.environment, stdout=log, stderr=log)
+    def start_pod(self, pod: Pod, command: ModuleCommand, log: IO[bytes]) -> Process:
+        """Start a process on the pod's host."""
+        arguments = (self.hosts[pod.name].namespace_file("net"), command.module)
+        return start(replace(command, module=host_process.__name__, arguments=arguments), log, log)
 
     def host_command(self, name: str, *command: str) -> list[str]:
         """Return the command that runs a command on a host."""
