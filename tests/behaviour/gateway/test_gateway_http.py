@@ -50,8 +50,7 @@ class RunningGateway:
 
     def client(self, **headers: str) -> httpx.Client:
         """Return a client of the HTTP server."""
-        # Without TLS; to load the certificates of authorities takes longer than a test.
-        return httpx.Client(base_url=self.url, timeout=SECONDS, headers=headers, verify=False)
+        return httpx.Client(base_url=self.url, timeout=SECONDS, headers=headers)
 
 
 @contextmanager

@@ -32,8 +32,6 @@ STREAM_SECONDS = 1
 MOST_BODIES = 60
 """Maximum number of bodies for a method, evenly spread over all."""
 PARALLEL = 4
-# Without TLS; a client that verifies certificates loads those of all authorities, which takes longer than ten requests.
-OPTIONS: dict[str, Any] = {"timeout": SECONDS, "verify": False}
 BINDINGS = list_bindings(load_contract().list_methods())
 
 
@@ -90,7 +88,7 @@ async def read_text(client: httpx.AsyncClient, verb: str, path: str, body: bytes
 async def test_no_response_shows_python(url: str, binding: Binding) -> None:
     slots = asyncio.Semaphore(PARALLEL)
     limits = httpx.Limits(max_connections=PARALLEL)
-    async with httpx.AsyncClient(base_url=url, limits=limits, **OPTIONS) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=SECONDS, limits=limits) as client:
 
         async def find(path: str, body: bytes, query: dict[str, str]) -> str:
             async with slots:
@@ -104,7 +102,7 @@ async def test_no_response_shows_python(url: str, binding: Binding) -> None:
 
 
 async def test_no_response_of_the_other_routes_shows_python(url: str) -> None:
-    async with httpx.AsyncClient(base_url=url, **OPTIONS) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=SECONDS) as client:
         document = (await client.get("/openapi.json")).json()
         found = []
         for verb, path, body in other_requests(document):
@@ -135,5 +133,5 @@ def other_requests(document: Any) -> Iterator[tuple[str, str, bytes]]:
 @pytest.mark.parametrize("path", ["/nothing", "/v1/nothing", "/v1/playbooks/%FF", "/console/nothing"])
 @pytest.mark.parametrize("verb", ["GET", "POST", "PUT", "DELETE", "PATCH"])
 def test_no_response_to_an_unknown_path_shows_python(url: str, verb: str, path: str) -> None:
-    response = httpx.request(verb, url + path, content=b"{", **OPTIONS)
+    response = httpx.request(verb, url + path, content=b"{", timeout=SECONDS)
     assert find_python_form(response.text) == ""
