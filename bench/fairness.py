@@ -1,11 +1,12 @@
 """Measure what a tenant notices of another one: `python -m bench.fairness [import] [search] [learn]`.
 
-One process serves two tenants. *acme* sends one call after the other; *evil* first does nothing, then
+One process serves two tenants, unless a row names another form. *acme* sends one call after the other; *evil* first
+does nothing, then
 - `import`: imports a playbook of 90,000 bullets (`--bullets`),
 - `search`: searches with 200 clients of a process of its own, by turns without shares (`HANSEI_AUTH_TENANT_CALLS=0`)
   and with the default, twice each,
-- `learn`: learns with 200 clients, with the resident memory of the server after each round, and its processor time a
-  Learn, the delivery to the archive included.
+- `learn`: learns with 200 clients, at one process and at a process for each service, with their resident memory after
+  each round, and their processor time a Learn, the delivery to the archive included.
 
 All runs share this machine, clients included, so that only comparisons within one run say anything. With all parts it
 writes `bench/results/fairness.json` and the table in `bench/README.md`; otherwise it prints.
@@ -21,8 +22,8 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from hansei.client import AsyncClient, Client
 from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_ADD, Delta
 from tests.support import systems
 from tests.support.bulk_jobs import build_trajectory
+from tests.support.systems import System
 from tests.support.tenants import ALL, key_of
 
 CLIENTS = 200
@@ -50,11 +52,13 @@ QUERY = "look up the page before a call of the orders API"
 
 
 @contextmanager
-def two_tenants(**environment: str) -> Iterator[tuple[str, dict[str, str], int]]:
-    """Yield address, keys and process id of a server for the tenants acme and evil, each with a playbook."""
+def two_tenants(
+    run: Callable[..., AbstractContextManager[System]], **environment: str
+) -> Iterator[tuple[str, dict[str, str], list[int]]]:
+    """Yield address, keys and process ids of a system for the tenants acme and evil, each with a playbook."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        systems.one_process(
+        run(
             Path(folder), GATEWAY_API_TOKEN="root", HANSEI_LOG_LEVEL="ERROR", HANSEI_EMBEDDING_PROVIDER="hashing",
             **environment,
         ) as system,
@@ -63,8 +67,7 @@ def two_tenants(**environment: str) -> Iterator[tuple[str, dict[str, str], int]]
         keys = {name: key_of(operator, "bench", name, *ALL) for name in ("acme", "evil")}
         for name in keys:
             operator.import_playbook(f"{name}--faq", PLAYBOOK.encode())
-        [process] = system.processes.values()
-        yield system.address, keys, process.pid
+        yield system.address, keys, [process.pid for process in system.processes.values()]
 
 
 def _build_delta(number: int) -> Delta:
@@ -138,16 +141,20 @@ def build_row(
             "cpu_ms": cpu, "memory_mb": memory}  # fmt: skip
 
 
-def read_memory(pid: int) -> float:
-    """Return the resident memory of a process in MB."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+def read_memory(pids: Sequence[int]) -> float:
+    """Return the resident memory of the processes in MB."""
+    pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in pids)
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def measure_searches() -> Iterator[dict[str, Any]]:
     """Yield the rows of acme's searches alone and beside a flood, by turns without and with shares."""
     for shares in ("none", "default") * 2:
         environment = {"HANSEI_AUTH_TENANT_CALLS": "0"} if shares == "none" else {}
-        with two_tenants(**environment) as (address, keys, _), Client(address, token=keys["acme"]) as acme:
+        with (
+            two_tenants(systems.one_process, **environment) as (address, keys, _),
+            Client(address, token=keys["acme"]) as acme,
+        ):
             search = lambda: acme.search("acme--faq", QUERY)  # noqa: E731  called in this turn only
             time_calls(search)
             yield build_row("acme searches, evil does nothing", shares, time_calls(search))
@@ -159,24 +166,28 @@ def measure_searches() -> Iterator[dict[str, Any]]:
 
 
 def measure_learn() -> Iterator[dict[str, Any]]:
-    """Yield the rows of Learn with many clients, round after round on one server."""
-    with two_tenants() as (address, keys, pid):
-        wait_until_idle(pid)
-        for number in range(LEARN_ROUNDS):
-            used = cpu_seconds(pid)
-            with run_flood(address, keys["evil"], "learn") as durations:
-                pass
-            time.sleep(DELIVERY_SECONDS)
-            cpu_ms = (cpu_seconds(pid) - used) / len(durations) * 1_000
-            found = [seconds * 1_000 for seconds in durations]
-            yield build_row(f"{CLIENTS} clients of evil learn, round {number + 1}", "", found, read_memory(pid), cpu_ms)
+    """Yield the rows of Learn with many clients, round after round on one system of each form."""
+    forms = {"one process": systems.one_process, "a process each": systems.separate_processes}
+    for form, run in forms.items():
+        with two_tenants(run) as (address, keys, pids):
+            for pid in pids:
+                wait_until_idle(pid)
+            for number in range(LEARN_ROUNDS):
+                used = sum(map(cpu_seconds, pids))
+                with run_flood(address, keys["evil"], "learn") as durations:
+                    pass
+                time.sleep(DELIVERY_SECONDS)
+                cpu_ms = (sum(map(cpu_seconds, pids)) - used) / len(durations) * 1_000
+                found = [seconds * 1_000 for seconds in durations]
+                what = f"{CLIENTS} clients of evil learn, {form}, round {number + 1}"
+                yield build_row(what, "", found, read_memory(pids), cpu_ms)
 
 
 def measure_import(bullets: int) -> Iterator[dict[str, Any]]:
     """Yield the rows of acme's writes alone and during an import of evil."""
     content = "".join(f"[i-{n:06}] Lesson {n}: look up page {n % 997} first.\n" for n in range(bullets)).encode()
     with ExitStack() as stack:
-        address, keys, _ = stack.enter_context(two_tenants())
+        address, keys, _ = stack.enter_context(two_tenants(systems.one_process))
         acme = stack.enter_context(Client(address, token=keys["acme"]))
         evil = stack.enter_context(Client(address, token=keys["evil"]))
         numbers = iter(range(10**9))
