@@ -29,11 +29,10 @@ from libs.embedding.store import TableStore
 from libs.storage.database import Database
 from libs.storage.startup import report_setting, wait_until_open
 from services.search.adapters import metrics
-from services.search.adapters.array_file import delete_unfinished_files
 from services.search.adapters.loops import LoopsLoader, load_loops
 from services.search.adapters.memory import trim_memory
 from services.search.adapters.peers import CuratorFeed, decode_bullet, parse_bullet
-from services.search.adapters.snapshots import NoSnapshots, SnapshotFiles
+from services.search.adapters.snapshots import NoSnapshots, SnapshotFiles, delete_unfinished_snapshots
 from services.search.adapters.sql import schema
 from services.search.adapters.sql.repository import (
     CollectionRepository,
@@ -136,7 +135,7 @@ def build(settings: SearchSettings, peers: chassis.Peers) -> chassis.Service:
         openings += [(chunk_database, "HANSEI_SEARCH_PGVECTOR") for chunk_database in chunk_databases]
         for opening, setting in openings:
             await wait_until_open(opening.open, opening.url, setting, settings.database_wait_seconds)
-        await scoring_pool.run(delete_unfinished_files, Path(settings.search_snapshot_dir))
+        await scoring_pool.run(delete_unfinished_snapshots, Path(settings.search_snapshot_dir))
         await playbooks.start()
         await collections.start()
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAGIC = b"HANSEI01"
-UNFINISHED_SECONDS = 3600
-"""Seconds without a write after which the process that began a file has died."""
 _ALIGNMENT = 64
 _DIGEST_AT, _LENGTH_AT, _MANIFEST_AT = 8, 40, 48
 
@@ -46,15 +42,6 @@ def write_arrays(path: Path, header: Mapping[str, Any], arrays: Arrays) -> None:
         _sync_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def delete_unfinished_files(folder: Path) -> None:
-    """Delete what processes that died left of files that they were writing, in a folder and those below it."""
-    until = time.time() - UNFINISHED_SECONDS
-    for path in folder.rglob("*.tmp"):
-        with suppress(OSError):  # renamed meanwhile, or not deletable
-            if path.stat().st_mtime < until:
-                path.unlink()
 
 
 def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

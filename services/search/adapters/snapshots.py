@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -27,6 +28,8 @@ from services.search.domain.snapshot import IndexSnapshot, IndexState, StoredIte
 log = get_logger(__name__)
 
 FORMAT = 7
+UNFINISHED_SECONDS = 3600
+"""Seconds without a write after which the process that began a file has died."""
 
 
 class SnapshotFiles(Generic[StoredItemT]):
@@ -201,3 +204,13 @@ def _pack_names(names: Sequence[str], name: str) -> dict[str, NDArray[Any]]:
 
 def _unpack_names(arrays: Mapping[str, NDArray[Any]], name: str) -> list[str]:
     return [text.decode("utf-8", "surrogatepass") for text in unpack_bytes(arrays, f"{name}.names")]
+
+
+def delete_unfinished_snapshots(folder: Path) -> None:
+    """Delete what processes that died left of snapshots in a folder and those directly in it; no other files."""
+    until = time.time() - UNFINISHED_SECONDS
+    for pattern in ("*.index.*.tmp", "*/*.index.*.tmp"):
+        for path in folder.glob(pattern):
+            with suppress(OSError):  # renamed meanwhile, or not deletable
+                if path.stat().st_mtime < until:
+                    path.unlink()

@@ -378,12 +378,13 @@ async def test_the_start_deletes_snapshots_that_another_process_did_not_finish(s
     folder = tmp_path / "snapshots" / "collections"
     folder.mkdir(parents=True)
     left, current, snapshot = folder / "d.index.7.tmp", folder / "e.index.8.tmp", folder / "d.index"
-    for path in (left, current, snapshot):
+    other = folder / "f.tmp"
+    for path in (left, current, snapshot, other):
         path.write_bytes(b"part")
-    for path in (left, snapshot):
+    for path in (left, snapshot, other):
         os.utime(path, (0, 0))
     async with searching():
-        assert sorted(folder.iterdir()) == [snapshot, current]
+        assert sorted(folder.iterdir()) == [snapshot, current, other]
 
 
 async def test_a_dataset_that_does_not_exist_is_not_an_empty_one(searching: Any, tmp_path: Path) -> None:
