@@ -116,13 +116,17 @@ def bind_two_streams(
 
 def _build_field_sender(send: Callable[[Any], Any], request: type[Message]) -> Callable[..., Any]:
     def send_fields(**fields: Any) -> Any:
-        try:
-            message = request(**fields)
-        except ValueError as error:
-            raise _find_wrong_field(request, fields, error) from error
-        return send(add_request_id(message))
+        return send(add_request_id(build_message(request, **fields)))
 
     return send_fields
+
+
+def build_message(message_type: type[Req], **fields: Any) -> Req:
+    """Return a message with these fields. Raises InvalidArgument, which names the first field with a wrong value."""
+    try:
+        return message_type(**fields)
+    except ValueError as error:
+        raise _find_wrong_field(message_type, fields, error) from error
 
 
 def _find_wrong_field(request: type[Message], fields: Mapping[str, Any], error: ValueError) -> InvalidArgument:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, overload
 
-from hansei.client.calls import AsyncMode, BlockingMode
+from hansei.client.calls import AsyncMode, BlockingMode, build_message
 from hansei.client.channels import BlockingChannel
 from hansei.client.edits import DEFAULT_SECTION, EditOptions, accept, build_addition, build_removal, build_replacement
 from hansei.client.errors import Unavailable
@@ -219,7 +219,7 @@ class Client(AllServices[BlockingMode]):
         """
         from hansei.search.v1.search_pb2 import SearchQuery
 
-        query = SearchQuery(query_text=text, section_filter=sections, **options)
+        query = build_message(SearchQuery, query_text=text, section_filter=sections, **options)
         return self.index.search(dataset=dataset, query=query, min_revision=min_revision, allow_missing=allow_missing)
 
     def recall(self, dataset: str, session_id: str, query: str, **options: Unpack[RecallOptions]) -> RecallResponse:
@@ -374,7 +374,7 @@ class AsyncClient(AllServices[AsyncMode]):
         """Return the bullets of a dataset that match a text, best first; the arguments are those of `Client.search`."""
         from hansei.search.v1.search_pb2 import SearchQuery
 
-        query = SearchQuery(query_text=text, section_filter=sections, **options)
+        query = build_message(SearchQuery, query_text=text, section_filter=sections, **options)
         return await self.index.search(
             dataset=dataset, query=query, min_revision=min_revision, allow_missing=allow_missing
         )

@@ -340,6 +340,12 @@ async def test_a_search_sends_only_set_fields(ask: Ask, server: Server) -> None:
     assert (full.top_k, full.min_confidence, full.alpha, list(full.section_filter)) == (3, 0, 0, ["winter"])
 
 
+async def test_a_search_names_an_option_with_a_value_that_no_message_takes(ask: Ask) -> None:
+    with pytest.raises(errors.InvalidArgument, match=r"^top_k: ") as caught:
+        await ask(lambda client: client.search("books", "snow", top_k=2**40))
+    assert [violation.field for violation in caught.value.violations] == ["top_k"]
+
+
 async def test_an_unreachable_server_is_named(ask: Ask) -> None:
     address = f"127.0.0.1:{free_port()}"
 

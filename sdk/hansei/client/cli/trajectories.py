@@ -73,7 +73,9 @@ def list_archived(
     deleted: Annotated[
         bool, typer.Option("--deleted", help="List deleted trajectories, of which only the ids are left.")
     ] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The maximum number of trajectories.")] = 100,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=1_000_000, help="The maximum number of trajectories.")
+    ] = 100,
 ) -> object:
     """List trajectories, most recently stored first."""
     from itertools import islice
