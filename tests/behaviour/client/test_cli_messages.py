@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from hansei.client import Client
 from tests.behaviour.client.test_cli_shell import commands
 from tests.support.commands import Hansei, runner
 from tests.support.systems import one_process
@@ -75,8 +76,9 @@ def is_flag(param: Any) -> bool:
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Run a hansei with few datasets: `status` reads all, so it would be slow in the shared one."""
-    with one_process(tmp_path_factory.mktemp("messages")) as system:
+    """Run a hansei with one dataset: `status` reads all, so it would be slow in the shared one."""
+    with one_process(tmp_path_factory.mktemp("messages")) as system, Client(system.address) as client:
+        client.import_playbook("text", b"[b-1] Pull first.\n")
         yield system.address
 
 
@@ -91,8 +93,7 @@ def hansei(address: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.
 
 @pytest.mark.parametrize("typed", [["--playbook-holdout", "7"], ["--playbook-holdout=7"]])
 def test_an_error_names_the_option_instead_of_the_field_of_the_contract(hansei: Hansei, typed: list[str]) -> None:
-    assert hansei("remember", "Pull first.", "--dataset", "named").code == 0
-    outcome = hansei("trials", "start", "named", *typed)
+    outcome = hansei("trials", "start", "text", *typed)
     assert outcome.code == 2
     rule = "--playbook-holdout must be greater than or equal to 0 and less than or equal to 0.5"
     assert outcome.err.splitlines() == [f"Error: {rule} [INVALID_REQUEST]", f"  {rule} (got 7.0)"]

@@ -107,7 +107,7 @@ def test_commands_say_what_is_not_known(hansei: Hansei, playbook: str) -> None:
 def test_a_policy_out_of_range_is_wrong_usage(hansei: Hansei, playbook: str, option: str) -> None:
     refused = hansei("trials", "start", playbook, option, 0.9)
     assert refused.code == 2
-    assert f"policy.{option.removeprefix('--').replace('-', '_')}" in refused.err
+    assert refused.err.startswith(f"Error: {option} must be greater than")
     assert "never had trials" in hansei("trials", "status", playbook).out
 
 
