@@ -245,7 +245,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
             f"{row['asked']:.3f}",
             f"{row['asked after half']:.3f}",
             f"{row['oracle after half']:.3f}",
-            "" if row["possible after half"] is None else f"{row['possible after half']:.3f}",
+            " + ".join(f"{share:.3f}" for share in row["possible after half"] or ()),
             f"{row['revoked before the change']} / {row['revoked']}",
             "" if row["median delay"] is None else f"{row['median delay']:g}",
         ]

@@ -35,18 +35,17 @@ def is_steady(scenario: Scenario) -> bool:
     return all(np.array_equal(values, columns[0]) for columns in (scores, errors) for values in columns)
 
 
-def find_least_asked(scenario: Scenario, alpha: float, delta: float) -> float | None:
-    """Return the share of the steps of the second half that are asked on average, None for a stream that changes."""
+def find_least_asked(scenario: Scenario, alpha: float, delta: float) -> tuple[float, float] | None:
+    """Return the shares of the steps of the second half that thresholds and audits ask; None for a changing stream."""
     if not is_steady(scenario) or not scenario.by_tool:
         return None
     tools = range(2 if scenario.rare else 1)
     samples = [draw(scenario, np.random.default_rng(_FIRST_SEED + seed)) for seed in range(_STAKE_RUNS)]
     stakes = [[_find_stake(samples, tool, threshold, alpha) for threshold in CANDIDATES] for tool in tools]
-    shares = [
-        sum(_ask(scenario, stream, tool, stakes[tool], alpha, delta) for tool in tools)
-        for stream in (draw(scenario, np.random.default_rng(seed)) for seed in range(RUNS))
-    ]
-    return round(float(np.mean(shares)), 4)
+    streams = (draw(scenario, np.random.default_rng(seed)) for seed in range(RUNS))
+    shares = [[_ask(scenario, stream, tool, stakes[tool], alpha, delta) for tool in tools] for stream in streams]
+    by_threshold, by_audit = np.mean(np.sum(shares, axis=1), axis=0)
+    return round(float(by_threshold), 4), round(float(by_audit), 4)
 
 
 def _find_stake(samples: Sequence[Stream], tool: int, threshold: float, alpha: float) -> float:
@@ -69,8 +68,10 @@ def _compute_means(stream: Stream, tool: int, threshold: float, alpha: float) ->
     return means
 
 
-def _ask(scenario: Scenario, stream: Stream, tool: int, stakes: Sequence[float], alpha: float, delta: float) -> float:
-    """Return the steps of a tool that are asked in the second half, as a share of all steps there."""
+def _ask(
+    scenario: Scenario, stream: Stream, tool: int, stakes: Sequence[float], alpha: float, delta: float
+) -> tuple[float, float]:
+    """Return the steps of a tool that thresholds and audits ask in the second half, as shares of all steps there."""
     own = stream.tools == tool
     used = np.full(STEPS, np.inf)
     for threshold, stake in zip(CANDIDATES, stakes, strict=True):
@@ -81,8 +82,8 @@ def _ask(scenario: Scenario, stream: Stream, tool: int, stakes: Sequence[float],
     rates = error_rates(scenario, stream.scores, np.zeros(STEPS), stream.tools)
     credit = np.cumsum(np.where(passes, alpha - _average_above(rates, stream, used, own), 0.0))
     audit_rates = np.where(credit > 0, 1 - delta ** ((1 - alpha) / np.maximum(credit, 1e-9)), 1.0)
-    shares = np.where(passes, audit_rates, own)[STEPS // 2 :]
-    return float(shares.mean())
+    late = slice(STEPS // 2, None)
+    return float((own & ~passes)[late].mean()), float((passes * audit_rates)[late].mean())
 
 
 def _find_proof(stream: Stream, means: Floats, stake: float, alpha: float, delta: float) -> int:

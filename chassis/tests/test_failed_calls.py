@@ -20,12 +20,12 @@ def list_failures(monkeypatch: pytest.MonkeyPatch) -> Callable[[], dict[tuple[st
     counter = MeterProvider([reader], shutdown_on_exit=False).get_meter("hansei").create_counter("hansei.calls.failed")
     monkeypatch.setattr(telemetry, "_failures", counter)
 
-    def read() -> dict[tuple[str, str], int]:
+    def count_failures() -> dict[tuple[str, str], int]:
         data: Any = reader.get_metrics_data()
         points = data.resource_metrics[0].scope_metrics[0].metrics[0].data.data_points if data else []
         return {(str(p.attributes["rpc.grpc.status_code"]), str(p.attributes["reason"])): p.value for p in points}
 
-    return read
+    return count_failures
 
 
 def test_failures_are_counted_by_status_and_reason(list_failures: Callable[[], dict[tuple[str, str], int]]) -> None:

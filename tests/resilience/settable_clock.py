@@ -32,12 +32,12 @@ def main() -> None:
 
     clock = time_machine.travel(datetime.now(UTC), tick=True).start()
 
-    def put(by: timedelta) -> None:
+    def shift_clock(by: timedelta) -> None:
         clock.shift(by)
-        print(f"the clock was put to {datetime.now(UTC)}", file=sys.stderr, flush=True)
+        print(f"the clock was set to {datetime.now(UTC)}", file=sys.stderr, flush=True)
 
-    signal.signal(signal.SIGUSR1, lambda *_: put(HOUR))
-    signal.signal(signal.SIGUSR2, lambda *_: put(-HOUR))
+    signal.signal(signal.SIGUSR1, lambda *_: shift_clock(HOUR))
+    signal.signal(signal.SIGUSR2, lambda *_: shift_clock(-HOUR))
     runpy.run_module(os.environ[MODULE], run_name="__main__", alter_sys=True)
 
 

@@ -126,11 +126,11 @@ async def test_a_key_ends_by_the_clock_of_its_gateway(hansei: systems.System, tm
 
 async def put(hansei: systems.System, names: Sequence[str], way: signal.Signals) -> None:
     """Set clocks, and wait until each process says that its own is set."""
-    before = {name: hansei.log(name).count("the clock was put to") for name in names}
+    before = {name: hansei.log(name).count("the clock was set to") for name in names}
     for name in names:
         hansei.processes[name].send_signal(way)
     async with asyncio.timeout(30):
-        while any(hansei.log(name).count("the clock was put to") == before[name] for name in names):  # noqa: ASYNC110
+        while any(hansei.log(name).count("the clock was set to") == before[name] for name in names):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
 
