@@ -63,6 +63,11 @@ def add_step_where_steps_pass(scores: Floats, times: Floats) -> Floats:
     return np.asarray(err_underconfident(scores, times) + 0.35 * ((times >= CHANGE) & (scores >= CANDIDATES[-1])))
 
 
+def make_passing_steps_wrong(scores: Floats, times: Floats) -> Floats:
+    """After the change, all steps that may pass are wrong, and the labels of the others show nothing."""
+    return np.where((times >= CHANGE) & (scores >= CANDIDATES[-1]), 1.0, err_underconfident(scores, times))
+
+
 def draw_rising_scores(rng: np.random.Generator, times: Floats) -> Floats:
     """Scores whose distance from 1 halves at the change."""
     scores = draw_scores(rng, times)
@@ -166,5 +171,6 @@ SCENARIOS = (
     Scenario("from 5 to 20 %", make_constant(0.05, 0.20)),
     Scenario("from 4 to 15 %", make_constant(0.04, 0.15)),
     Scenario("step of +35 points where steps pass", add_step_where_steps_pass),
+    Scenario("all steps that pass become wrong", make_passing_steps_wrong),
     Scenario("scores become overconfident", err_overconfident_later, scores=draw_rising_scores),
 )
