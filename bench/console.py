@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import statistics
 import tempfile
 import time
@@ -24,7 +23,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from bench.load import wait_until_idle
 from bench.report import machine, write
 from tests.console.seeds import Seeds
-from tests.console.windows import ARGUMENTS
+from tests.console.windows import ARGUMENTS, BROWSERS, find_program
 from tests.support import systems
 
 RUNS = 9
@@ -54,7 +53,10 @@ SCROLL = """async (steps) => {
 
 
 def main() -> None:
-    """Measure and write."""
+    """Measure and write. A full Chromium is needed, because users have one."""
+    browser_path = find_program(BROWSERS)
+    if browser_path is None:
+        raise SystemExit(f"none of {', '.join(BROWSERS)} is installed: apt-get install chromium")
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         http = f"127.0.0.1:{systems.free_port()}"
@@ -65,8 +67,7 @@ def main() -> None:
             Seeds(client, system.address).playbook(name, size)
         wait_until_idle(system.processes["allinone"].pid)
         playwright = stack.enter_context(sync_playwright())
-        found = shutil.which("chromium") or shutil.which("google-chrome")
-        browser = playwright.chromium.launch(executable_path=found, args=[*ARGUMENTS])
+        browser = playwright.chromium.launch(executable_path=browser_path, args=[*ARGUMENTS])
         rows = [_measure_first_view(browser, f"http://{http}", name) for name in ("", *SIZES)]
         rows += [_measure_scrolling(browser, f"http://{http}", name) for name in SIZES]
         version = browser.version

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 
 import httpx
@@ -12,7 +11,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from tests.console.reader import Reader
 from tests.console.seeds import Seeds
-from tests.console.windows import ARGUMENTS, PROGRAMS, SECONDS, Stack, filled_hansei, reading
+from tests.console.windows import ARGUMENTS, HEADLESS_FIRST, SECONDS, Stack, filled_hansei, find_program, reading
 from tests.support.shared_resources import get_shared
 
 
@@ -26,7 +25,7 @@ def stack() -> Iterator[Stack]:
 # For each file, not for the session: while Playwright runs, its event loop occupies the thread.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    found = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    found = find_program(HEADLESS_FIRST)
     if found is None:
         assert not os.environ.get("HANSEI_REQUIRE_CHROMIUM"), "no Chromium is installed"
         pytest.skip("no Chromium is installed, so nothing looks at the console")

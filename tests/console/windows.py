@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,9 @@ from tests.support import systems
 
 SECONDS = 60
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage")
-PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-"""Chromium, best first: the one without the parts for a screen opens a window with half the processor time."""
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+HEADLESS_FIRST = ("chromium-headless-shell", *BROWSERS)
+"""The headless shell has the same engine, and opens a window with half the processor time."""
 BULLETS = 1_000
 
 
@@ -37,6 +39,11 @@ class Stack(FilledHansei):
     """A running hansei with the seeds that can add to it."""
 
     seeds: Seeds
+
+
+def find_program(names: Sequence[str]) -> str | None:
+    """Return the path of the first of these programs that is installed."""
+    return next(filter(None, map(shutil.which, names)), None)
 
 
 @contextmanager
