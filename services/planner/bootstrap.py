@@ -28,13 +28,11 @@ from services.planner.adapters.peers import KnowledgeSearch, SearchEmbedder
 from services.planner.adapters.remote_tools import register_remote_tools
 from services.planner.adapters.sql.repository import SqlExecutionStore
 from services.planner.config import GraceConfig, load_grace_config
-from services.planner.domain.answers import InterventionPolicy
 from services.planner.domain.confidence import ConfidenceCalculator
 from services.planner.domain.events import Budget
 from services.planner.domain.guarantee import ThresholdGuarantee
 from services.planner.domain.moves import ExecutionRules
 from services.planner.domain.plans import utc_now
-from services.planner.domain.replanning import ReplanManager
 from services.planner.rpc.servicer.generator import GeneratorServicer
 from services.planner.rpc.servicer.planner import PlannerServicer
 from services.planner.settings import NO_GUARDS, PlannerSettings
@@ -227,12 +225,7 @@ def _create_executor(
     evaluator: CompletionModel | None,
     embedder: Embedder,
 ) -> Executor:
-    rules = ExecutionRules(
-        InterventionPolicy(**config.intervention.model_dump()),
-        ReplanManager(**config.replan.model_dump()),
-        config.executor.max_parallel_steps,
-        settings.language,
-    )
+    rules = ExecutionRules(config.intervention, config.replan, config.executor.max_parallel_steps, settings.language)
     weights = config.confidence.weights
     judge = StepJudge(gate, ConfidenceCalculator(weights), evaluator=evaluator, embedder=embedder)
     orchestrator = ReplanOrchestrator(planner, rules.replans)

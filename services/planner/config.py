@@ -13,7 +13,9 @@ from pydantic.fields import FieldInfo
 from chassis.logging import get_logger
 from chassis.settings import BadSetting, Settings, SettingsFile, list_leaf_fields, list_variables, read_settings
 from libs.llm.providers import find_provider
+from services.planner.domain.answers import InterventionPolicy
 from services.planner.domain.confidence import ConfidenceWeights
+from services.planner.domain.replanning import ReplanManager
 from services.planner.domain.thresholds import Thresholds
 
 _log = get_logger(__name__)
@@ -94,22 +96,6 @@ class Guarantee(_Section):
     audit_rate: float = Field(default=0.02, gt=0, le=0.5)
 
 
-class Intervention(_Section):
-    """Questions to people (P-88)."""
-
-    default_timeout: int = Field(default=300, ge=1)
-    auto_proceed_on_timeout: bool = False
-    max_clarification_rounds: int = Field(default=3, ge=0)
-
-
-class Replan(_Section):
-    """Conditions for replacing a plan (P-92)."""
-
-    max_replans: int = Field(default=3, ge=0)
-    confidence_threshold: float = Field(default=0.4, ge=0, le=1)
-    cooldown_seconds: float = Field(default=5.0, ge=0)
-
-
 class GraceConfig(Settings):
     """The whole configuration; every key has an effect (P-128)."""
 
@@ -120,8 +106,8 @@ class GraceConfig(Settings):
     confidence: Confidence = Confidence()
     adjustment: Adjustment = Adjustment()
     guarantee: Guarantee = Guarantee()
-    intervention: Intervention = Intervention()
-    replan: Replan = Replan()
+    intervention: InterventionPolicy = InterventionPolicy()
+    replan: ReplanManager = ReplanManager()
 
     @classmethod
     def parse_variable(cls, text: str, field: FieldInfo) -> object:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from chassis.errors import Violation
 from services.planner.domain.errors import AnswerRefused, InvalidPlan
@@ -21,13 +22,14 @@ from services.planner.domain.replanning import ReplanManager, ReplanTrigger
 from services.planner.domain.thresholds import InterventionLevel
 
 
-@dataclass(frozen=True, slots=True)
-class InterventionPolicy:
+class InterventionPolicy(BaseModel):
     """Rules for questions to people (P-88)."""
 
-    default_timeout: int = 300
+    model_config = ConfigDict(frozen=True)
+
+    default_timeout: int = Field(default=300, ge=1)
     auto_proceed_on_timeout: bool = False
-    max_clarification_rounds: int = 3
+    max_clarification_rounds: int = Field(default=3, ge=0)
 
 
 def awaits_answer_text(state: ExecutionState, step_id: int) -> bool:

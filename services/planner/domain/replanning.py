@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
@@ -94,13 +93,14 @@ def build_replan_result(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ReplanManager:
-    """Decides whether and how to replan; makes no plan."""
+class ReplanManager(BaseModel):
+    """Decides whether and how to replan (P-92); makes no plan."""
 
-    max_replans: int = 3
-    confidence_threshold: float = 0.4
-    cooldown_seconds: float = 5.0
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    max_replans: int = Field(default=3, ge=0)
+    confidence_threshold: float = Field(default=0.4, ge=0, le=1)
+    cooldown_seconds: float = Field(default=5.0, ge=0)
 
     def should_replan(self, result: StepResult, count: int, *, timed_out: bool = False) -> ReplanTrigger | None:
         """Return the trigger for a step result, None for none (P-93). Low confidence is subject to P-86 as well."""
