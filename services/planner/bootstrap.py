@@ -55,7 +55,6 @@ from services.planner.usecases.tools import (
     ReasoningTool,
     ToolRegistry,
 )
-from services.planner.usecases.webhooks import ExecutionWebhooks
 
 _HOUSEKEEPING_SECONDS = 60.0
 
@@ -120,7 +119,7 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
                     planner,
                     executions,
                     book,
-                    ExecutionWebhooks(store, caller_webhooks),
+                    caller_webhooks,
                     _build_limits(settings, config),
                     unpriced_model=models.unpriced_model,
                 ),

@@ -30,7 +30,7 @@ from services.planner.usecases.plan import Planner
 from services.planner.usecases.ports import ExecutionFilter, ExecutionStatus
 from services.planner.usecases.tokens import find_open_question
 from services.planner.usecases.verify_log import verify_log
-from services.planner.usecases.webhooks import ExecutionWebhooks
+from services.planner.usecases.webhooks import UrlCheck, create_webhook
 
 _PAGE_SIZE = 50
 
@@ -43,7 +43,7 @@ class PlannerServicer(rpc.PlannerServiceServicer):
         planner: Planner,
         executions: Executions,
         feedback: FeedbackBook,
-        webhooks: ExecutionWebhooks,
+        webhook_urls: UrlCheck,
         limits: Budget,
         clock: Callable[[], datetime] = utc_now,
         *,
@@ -53,7 +53,7 @@ class PlannerServicer(rpc.PlannerServiceServicer):
         self._planner = planner
         self._executions = executions
         self._feedback = feedback
-        self._webhooks = webhooks
+        self._webhook_urls = webhook_urls
         self._limits = limits
         self._clock = clock
         self._unpriced_model = unpriced_model
@@ -185,17 +185,19 @@ class PlannerServicer(rpc.PlannerServiceServicer):
             request.authorization,
             request.after_sequence,
         )
-        created = await self._webhooks.create(webhook, validate_only=request.validate_only)
+        created = await create_webhook(
+            self._executions.store, self._webhook_urls, webhook, self._clock(), validate_only=request.validate_only
+        )
         return api.CreateWebhookResponse(webhook=_encode_webhook(created))
 
     async def ListWebhooks(self, request: api.ListWebhooksRequest, context: Any) -> api.ListWebhooksResponse:
         """List the webhooks of an execution."""
-        webhooks = await self._webhooks.list(request.execution_id)
+        webhooks = await self._executions.store.list_webhooks(request.execution_id)
         return api.ListWebhooksResponse(webhooks=[_encode_webhook(webhook) for webhook in webhooks])
 
     async def DeleteWebhook(self, request: api.DeleteWebhookRequest, context: Any) -> api.DeleteWebhookResponse:
         """Delete a webhook of an execution."""
-        deleted = await self._webhooks.delete(request.execution_id, request.webhook_id)
+        deleted = await self._executions.store.delete_webhook(request.execution_id, request.webhook_id)
         return api.DeleteWebhookResponse(deleted=deleted)
 
     async def VerifyExecution(self, request: api.VerifyExecutionRequest, context: Any) -> api.VerifyExecutionResponse:
