@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 import chassis
-from chassis.logging import get_logger
 from chassis.repetition import repeat
 from chassis.settings import BadSetting
 from hansei.evidence.v1 import (
@@ -46,8 +45,6 @@ from services.evidence.usecases.retest_guards import RetestGuards
 PUBLISH_SECONDS = 2.0
 """Pause before harmful bullets are removed from their playbooks, and guards get other modes."""
 _SETTING = "HANSEI_EVIDENCE_DATABASE_URL"
-
-_log = get_logger(__name__)
 
 
 def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:

@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 _JOBS = uuid.UUID("3f0d2a52-8b0d-4a43-9b55-0d6f4a0c7f10")
-MAX_SERVING_CHARS = 64
 
 
 class TraceState(Enum):

@@ -11,12 +11,9 @@ import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from chassis.logging import get_logger
 from chassis.repetition import repeat
 from services.curator.domain.log import Revision, RevisionKind
 from services.curator.usecases.ports import PlaybookStore
-
-_log = get_logger(__name__)
 
 CACHED_CHANGES = 1_000
 """Changed bullets in the cached revisions of a dataset, some MB at most."""

@@ -6,15 +6,12 @@ from collections.abc import Callable
 from datetime import datetime
 
 from chassis.errors import FailedPrecondition, InvalidArgument, Violation
-from chassis.logging import get_logger
 from chassis.repetition import repeat
 from libs.storage.idempotency import IdempotencyKey
 from services.planner.domain.plans import utc_now
 from services.planner.usecases.executions import Executions
 from services.planner.usecases.gates import LearningGate
 from services.planner.usecases.ports import ExecutionStore, Feedback
-
-_log = get_logger(__name__)
 
 _POLL_SECONDS = 5.0
 RESET = Feedback(confidence=0.0, correct=False, audit_probability=0.0, execution_id="", step_id=-1)
