@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Generic, Literal, cast
 
 from chassis.targets.errors import InvalidTarget
 from chassis.targets.guard import CallDecision, CallGuard, GuardIndex, GuardMatches, GuardMode, find_matches
@@ -25,7 +25,7 @@ from chassis.targets.session import (
     shorten_result,
 )
 from chassis.targets.target import Target
-from hansei.client.calls import AsyncMode, BlockingMode
+from hansei.client.calls import AsyncMode, BlockingMode, M
 from hansei.client.errors import Unavailable
 from hansei.client.outages import AWAY, warn
 from hansei.client.pages import join_pages, join_pages_async
@@ -63,10 +63,17 @@ class CallVerdict:
 _ALLOWED = CallVerdict()
 
 
-class _LocalGuard:
+class _LocalGuard(Generic[M]):
     """The common parts of both session guards: compiled guards, the session, and events to report."""
 
-    def __init__(self, dataset: str, session_id: str, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        service: GuardServiceClient[M],
+        dataset: str,
+        session_id: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._service = service
         self.dataset = dataset
         self.session_id = session_id
         self.unchecked = 0
@@ -156,18 +163,8 @@ class _LocalGuard:
             self._queue_reports(call=_encode_call(call), result=shorten_result(result), failed=failed)
 
 
-class SessionGuard(_LocalGuard):
+class SessionGuard(_LocalGuard[BlockingMode]):
     """The guard of one session, from `Client.guard`."""
-
-    def __init__(
-        self,
-        service: GuardServiceClient[BlockingMode],
-        dataset: str,
-        session_id: str,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(dataset, session_id, clock)
-        self._service = service
 
     def check(self, tool: str, arguments: Mapping[str, Any] | None = None) -> CallVerdict:
         """Return the verdict about a call. While hansei is unavailable, every call is allowed."""
@@ -209,18 +206,8 @@ class SessionGuard(_LocalGuard):
                 raise
 
 
-class AsyncSessionGuard(_LocalGuard):
+class AsyncSessionGuard(_LocalGuard[AsyncMode]):
     """The guard of one session, from `AsyncClient.guard`."""
-
-    def __init__(
-        self,
-        service: GuardServiceClient[AsyncMode],
-        dataset: str,
-        session_id: str,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(dataset, session_id, clock)
-        self._service = service
 
     async def check(self, tool: str, arguments: Mapping[str, Any] | None = None) -> CallVerdict:
         """Return the verdict about a call; see `SessionGuard.check`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Self
 
 from hansei.client.recording import RecordedCall, RecordedMessage, Recording
@@ -21,11 +21,14 @@ class Wrapper:
 class _StreamRecorder(Wrapper):
     """Join the chunks of a reply, and record the reply once, however the stream ends."""
 
+    _record_chunks: Callable[[], Any]
+
     def __init__(self, stream: Any, recording: Recording) -> None:
         super().__init__(stream)
         self._recording: Recording | None = recording
         self._text: list[str] = []
         self._calls: dict[int, dict[str, str]] = {}
+        self._chunks = self._record_chunks()
 
     def _add(self, chunk: Any) -> None:
         for choice in chunk.choices:
@@ -49,10 +52,6 @@ class _StreamRecorder(Wrapper):
 
 class RecordedStream(_StreamRecorder):
     """A stream of chunks that is recorded when it ends or is closed."""
-
-    def __init__(self, stream: Any, recording: Recording) -> None:
-        super().__init__(stream, recording)
-        self._chunks = self._record_chunks()
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -82,10 +81,6 @@ class RecordedStream(_StreamRecorder):
 
 class AsyncRecordedStream(_StreamRecorder):
     """An async stream of chunks that is recorded when it ends or is closed."""
-
-    def __init__(self, stream: Any, recording: Recording) -> None:
-        super().__init__(stream, recording)
-        self._chunks = self._record_chunks()
 
     def __aiter__(self) -> AsyncIterator[Any]:
         return self
