@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Protocol
 
 from chassis.targets.guard import CallGuard, GuardIndex
@@ -102,6 +101,3 @@ class GuardStore(Protocol):
 
         Guards with the same target share its backtest, not their measurements.
         """
-
-    async def delete_older(self, retention: timedelta) -> None:
-        """Delete events and firings that are older than this."""

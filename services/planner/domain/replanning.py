@@ -139,7 +139,7 @@ class ReplanManager(BaseModel):
 
 
 def join_plans(
-    plan: ExecutionPlan, kept_steps: Sequence[PlanStep], new: ExecutionPlan, highest_id: int, *, confirm: bool = True
+    plan: ExecutionPlan, kept_steps: Sequence[PlanStep], new: ExecutionPlan, highest_id: int
 ) -> ExecutionPlan:
     """Return the `kept_steps` of `plan`, then the steps of `new` under new ids (P-102 to P-105).
 
@@ -161,7 +161,7 @@ def join_plans(
         steps.append(
             step.model_copy(update={"step_id": numbers[step.step_id], "depends_on": tuple(sorted(depends_on))}),
         )
-    merged = replace_steps(plan, steps, requires_confirmation=confirm)
+    merged = replace_steps(plan, steps, requires_confirmation=True)
     if messages := find_faults(merged, merged.prefix):
         raise InvalidPlan(messages)
     return merged

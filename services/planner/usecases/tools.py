@@ -78,18 +78,15 @@ class RAGSearchTool:
         *,
         search_limit: int = 5,
         score_threshold: float = 0.35,
-        default: str | None = None,
     ) -> None:
         self._backend = backend
         self._limit = search_limit
         self._threshold = score_threshold
-        self._default = default
 
     async def run(self, tool_input: ToolInput) -> ToolResult:
         """Return the hits at or above the threshold; none is a failure, never a success (P-31, P-134)."""
-        names = (
-            [tool_input.collection] if tool_input.collection else await self._list_all_collections(tool_input.prefix)
-        )
+        collection = tool_input.collection
+        names = [collection] if collection else await list_collections_within(self._backend, tool_input.prefix)
         searched, found = await self._search_all(tool_input.query, names)
         ranked = sorted(found, key=lambda hit: -hit.score) if len(names) > 1 else found
         hits = tuple(hit for hit in ranked if hit.score >= self._threshold)[: self._limit]
@@ -100,11 +97,6 @@ class RAGSearchTool:
             error=None if hits else NO_RESULTS,
             searched_collections=tuple(searched),
         )
-
-    async def _list_all_collections(self, prefix: str) -> list[str]:
-        if self._default and self._default.startswith(prefix):
-            return [self._default]
-        return await list_collections_within(self._backend, prefix)
 
     async def _search_all(self, query: str, names: list[str]) -> tuple[list[str], list[Hit]]:
         """Return the collections that were searched, and their hits. Raises the first error if all searches fail."""
@@ -168,9 +160,7 @@ class ExtractiveReasoningTool:
     effect = Effect.PURE
     description = ""
     _SENTENCE = re.compile(r"[^。．.!?！？\n]+[。．.!?！？]?")
-
-    def __init__(self, *, sentences: int = 3) -> None:
-        self._sentences = sentences
+    _QUOTED_SENTENCES = 3
 
     async def run(self, tool_input: ToolInput) -> ToolResult:
         """Return the sentences most similar to the question, each with its source; without any, a failure."""
@@ -184,7 +174,7 @@ class ExtractiveReasoningTool:
                 if sentence.strip()
             ),
         )
-        quoted = [f"{sentence} [{source}]" for _, _, sentence, source in ranked[: self._sentences]]
+        quoted = [f"{sentence} [{source}]" for _, _, sentence, source in ranked[: self._QUOTED_SENTENCES]]
         extract = TEXTS[tool_input.language].extract.format(sentences=" ".join(quoted))
         return _build_result(tool_input, extract if quoted else "")
 
