@@ -94,36 +94,21 @@ class TrajectoryOutbox:
         """Store a trajectory for the archive. Raise nothing: a failure is logged and counted."""
         payload = request.SerializeToString()
         if len(payload) > self._max_message_bytes:
-            self._count(DeliveryResult.REFUSED)
-            log.warning(
-                "a learned trajectory is larger than a message may be; it is not archived",
-                trajectory=request.trajectory.id,
-                dataset=request.dataset,
-                bytes=len(payload),
-                max_message_bytes=self._max_message_bytes,
-            )
+            event = "a learned trajectory is larger than a message may be; it is not archived"
+            sizes = {"bytes": len(payload), "max_message_bytes": self._max_message_bytes}
+            self._give_up(request, DeliveryResult.REFUSED, event, **sizes)
             return
         if self._waiting_bytes + len(payload) > self._max_bytes:
-            self._count(DeliveryResult.NOT_STORED)
-            log.warning(
-                "outbox is full; a learned trajectory is not archived",
-                trajectory=request.trajectory.id,
-                dataset=request.dataset,
-                max_bytes=self._max_bytes,
-            )
+            event = "outbox is full; a learned trajectory is not archived"
+            self._give_up(request, DeliveryResult.NOT_STORED, event, max_bytes=self._max_bytes)
             return
         self._waiting_bytes += len(payload)
         try:
             await self._store.add(payload)
         except HanseiError as error:
             self._waiting_bytes -= len(payload)
-            self._count(DeliveryResult.NOT_STORED)
-            log.warning(
-                "outbox is unavailable; a learned trajectory is not archived",
-                trajectory=request.trajectory.id,
-                dataset=request.dataset,
-                error=str(error),
-            )
+            event = "outbox is unavailable; a learned trajectory is not archived"
+            self._give_up(request, DeliveryResult.NOT_STORED, event, error=str(error))
             return
         self._added.set()
 
@@ -232,13 +217,14 @@ class TrajectoryOutbox:
             self._count(DeliveryResult.DELIVERED)
 
     def _refuse(self, request: archive_pb.StoreTrajectoryRequest, error: HanseiError) -> None:
-        self._count(DeliveryResult.REFUSED)
-        log.warning(
-            "the archive refused a learned trajectory",
-            trajectory=request.trajectory.id,
-            dataset=request.dataset,
-            error=str(error),
-        )
+        self._give_up(request, DeliveryResult.REFUSED, "the archive refused a learned trajectory", error=str(error))
+
+    def _give_up(
+        self, request: archive_pb.StoreTrajectoryRequest, result: DeliveryResult, event: str, **facts: object
+    ) -> None:
+        """Count a trajectory that will not be archived, and log it."""
+        self._count(result)
+        log.warning(event, trajectory=request.trajectory.id, dataset=request.dataset, **facts)
 
 
 def _is_fault(error: BaseException | None) -> TypeGuard[HanseiError]:
