@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+
+def _refuse_blank(value: str, info: ValidationInfo) -> str:
+    if not value.strip():
+        raise ValueError(f"{info.field_name} cannot be empty")
+    return value
+
+
+NonBlank = Annotated[str, AfterValidator(_refuse_blank)]
 
 
 class ImprovementJudgment(BaseModel):
@@ -37,12 +46,12 @@ class RoundPromptContext(BaseModel):
     `store` may have a `get_leader_board_ranking(execution_id)`, sync or async; None: there is no ranking.
     """
 
-    user_prompt: str
+    user_prompt: NonBlank
     round_number: int
     round_history: list[RoundState]
-    team_id: str
-    team_name: str
-    execution_id: str
+    team_id: NonBlank
+    team_name: NonBlank
+    execution_id: NonBlank
     store: Any = None
 
     @field_validator("round_number")
@@ -52,25 +61,9 @@ class RoundPromptContext(BaseModel):
             raise ValueError("round_number must be >= 1")
         return value
 
-    @field_validator("user_prompt", "team_id", "team_name", "execution_id")
-    @classmethod
-    def _check_text(cls, value: str, info: ValidationInfo) -> str:
-        return _refuse_blank(value, info)
-
 
 class EvaluatorPromptContext(BaseModel):
     """The inputs of the evaluator prompt; the values are used as they are, not stripped."""
 
-    user_query: str
-    submission: str
-
-    @field_validator("user_query", "submission")
-    @classmethod
-    def _check_text(cls, value: str, info: ValidationInfo) -> str:
-        return _refuse_blank(value, info)
-
-
-def _refuse_blank(value: str, info: ValidationInfo) -> str:
-    if not value.strip():
-        raise ValueError(f"{info.field_name} cannot be empty")
-    return value
+    user_query: NonBlank
+    submission: NonBlank
