@@ -119,13 +119,7 @@ class LearnAnswer(BaseModel):
 
 def build_bullet_answer(bullet: Bullet) -> BulletAnswer:
     """Return a bullet."""
-    return BulletAnswer(
-        id=bullet.id,
-        section=bullet.section,
-        content=bullet.content,
-        helpful=bullet.helpful,
-        harmful=bullet.harmful,
-    )
+    return BulletAnswer.model_validate(bullet, from_attributes=True)
 
 
 def build_served_answer(bullet: Bullet) -> BulletAnswer:
