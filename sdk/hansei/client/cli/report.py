@@ -8,8 +8,8 @@ import typer
 
 from hansei.client.cli.command import command
 from hansei.client.cli.groups import CommandGroup
-from hansei.client.cli.options import Exit
 from hansei.client.cli.sources import read_source_text
+from hansei.client.cli.validate import exit_if_invalid
 
 if TYPE_CHECKING:
     from hansei.client.client import Client
@@ -25,12 +25,6 @@ Constraint = Annotated[list[str] | None, typer.Option(help="A constraint to resp
 Partial = Annotated[
     bool, typer.Option("--partial", help="If a report has errors, let the model correct only these parts.")
 ]
-
-
-def exit_if_invalid(run: Any) -> None:
-    """End the command with 1 if no valid report came of the run."""
-    if not run.ok:
-        raise typer.Exit(Exit.FAILED)
 
 
 @command(app, "findings.render_report_run", check=exit_if_invalid)

@@ -21,7 +21,7 @@ commands = CommandGroup()
 
 
 def exit_if_invalid(result: Any) -> None:
-    """End the command with 1 if the report has an error."""
+    """End the command with 1 if a report has an error, or if no valid report came of a run."""
     if not result.ok:
         raise typer.Exit(Exit.FAILED)
 
