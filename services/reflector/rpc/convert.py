@@ -9,7 +9,6 @@ from pydantic import ValidationError
 from chassis.errors import InvalidArgument
 from chassis.field_errors import describe_rule
 from chassis.server.messages import decode, decode_enum, encode
-from hansei.playbook.v1 import playbook_pb2
 from hansei.reflector.v1 import reflector_service_pb2 as pb
 from hansei.reflector.v1 import trajectory_pb2 as tpb
 from services.reflector.domain.errors import MalformedTrajectory
@@ -29,18 +28,8 @@ def parse_request(message: pb.ReflectRequest) -> ReflectionRequest:
         ground_truth=message.ground_truth,
         test_report=message.test_report,
         max_iterations=message.max_iterations if message.HasField("max_iterations") else 1,
-        bullets=tuple(_parse_bullet(item) for item in message.bullets),
+        bullets=tuple(UsedBullet.model_validate(item, from_attributes=True) for item in message.bullets),
         siblings=tuple(parse_trajectory(item, f"siblings[{index}]") for index, item in enumerate(message.siblings)),
-    )
-
-
-def _parse_bullet(message: playbook_pb2.Bullet) -> UsedBullet:
-    return UsedBullet(
-        id=message.id,
-        section=message.section,
-        content=message.content,
-        helpful=message.helpful,
-        harmful=message.harmful,
     )
 
 

@@ -229,19 +229,12 @@ def encode_revision(revision: Revision) -> pb.Revision:
 
 def encode_pending_change(change: PendingChange, present: Bullet | None = None) -> review_pb2.PendingChange:
     """Return the message of a pending change; `present` is the present bullet that it edits."""
-    return review_pb2.PendingChange(
-        id=change.id,
-        dataset=change.dataset,
+    return encode(
+        change,
+        review_pb2.PendingChange,
         delta=encode_delta(change.proposal),
-        base_revision=change.base_revision,
-        author=change.author,
-        source_trajectory=change.source_trajectory,
-        review_reason=change.review_reason,
-        state=review_pb2.PendingState.Value(f"PENDING_STATE_{change.state.name}"),
-        created_at=encode_timestamp(change.proposed),
-        expires_at=encode_timestamp(change.expires),
-        decided_by=change.decided_by,
-        decision_reason=change.decision_reason,
+        created_at=change.proposed,
+        expires_at=change.expires,
         current_bullet=None if present is None else encode_bullet(present),
     )
 

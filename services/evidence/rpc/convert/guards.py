@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from chassis.server.messages import encode
 from chassis.targets.guard import CallGuard, GuardMode
 from chassis.targets.session import ToolCallRequest
 from hansei.evidence.v1 import guard_service_pb2 as pb
@@ -127,18 +128,16 @@ def encode_evidence(trial: GuardTrial, passed: int) -> pb.GuardEvidence:
 def encode_decision(numbered: NumberedDecision, revision: int | None = None) -> pb.GuardModeDecision:
     """Return the message of a decision, in the revision that is known of it."""
     number, decision = numbered
-    message = pb.GuardModeDecision(
+    return encode(
+        decision,
+        pb.GuardModeDecision,
         number=number,
-        bullet_id=decision.bullet_id,
         expression=decision.target,
-        before=encode_mode(decision.before),
-        after=encode_mode(decision.after),
-        reason=decision.reason,
+        before=decision.before.name,
+        after=decision.after.name,
         revision=decision.revision if revision is None else revision,
         undone=decision.is_undone,
     )
-    message.time.FromDatetime(decision.time)
-    return message
 
 
 def encode_backtest(result: Backtest) -> pb.BacktestTargetResponse:
@@ -151,14 +150,7 @@ def encode_backtest(result: Backtest) -> pb.BacktestTargetResponse:
         false_alarms=result.false_alarms,
         false_alarm_bound=result.false_alarm_bound,
         firings=[
-            pb.GuardFiring(
-                trajectory_id=firing.trajectory_id,
-                call_index=firing.call_index,
-                succeeded=firing.is_success,
-                step=firing.step,
-                content_hash=firing.content_hash,
-                mistake_followed=firing.is_mistake,
-            )
+            encode(firing, pb.GuardFiring, succeeded=firing.is_success, mistake_followed=firing.is_mistake)
             for firing in result.firings
         ],
     )
