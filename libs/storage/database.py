@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.engine import URL
@@ -19,6 +19,7 @@ from libs.storage.errors import build_unavailable_error, translate_error
 from libs.storage.group_commit import GroupCommitWriter
 from libs.storage.migrations import Migrations, upgrade
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 READER_THREADS = 4
@@ -88,13 +89,16 @@ class Database:
         self.write_engine.dispose()
         self._read_engine.dispose()
 
-    async def read(self, work: Callable[[Connection], T]) -> T:
-        """Return the result of `work`, which sees one state of the database and waits for no writer."""
+    async def read(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **options: P.kwargs) -> T:
+        """Return the result of `work`, which sees one state of the database and waits for no writer.
+
+        `work` gets a connection and the further arguments.
+        """
         self._require_open()
 
         def read_in_transaction() -> T:
             with self._read_engine.begin() as connection:
-                return work(connection)
+                return work(connection, *args, **options)
 
         return await self._run_on_reader(read_in_transaction)
 

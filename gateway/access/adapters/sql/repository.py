@@ -26,11 +26,11 @@ class AccessRepository:
 
     async def find_key(self, key_id: str) -> ApiKey | None:
         """Return the key of an id."""
-        return await self._database.read(lambda connection: queries.select_key(connection, key_id))
+        return await self._database.read(queries.select_key, key_id)
 
     async def list_keys(self, tenant: str, after: str, limit: int) -> list[ApiKey]:
         """Return keys whose ids sort after `after`: of one tenant, or of all for the empty one."""
-        return await self._database.read(lambda connection: queries.select_keys(connection, tenant, after, limit))
+        return await self._database.read(queries.select_keys, tenant, after, limit)
 
     async def revoke_key(self, key_id: str, at: datetime) -> None:
         """Revoke a key; a revoked key keeps its time."""
@@ -46,7 +46,7 @@ class AccessRepository:
 
     async def find_owner(self, kind: str, resource_id: str) -> str | None:
         """Return the tenant of a resource; None if no tenant created it."""
-        return await self._database.read(lambda connection: queries.select_owner(connection, kind, resource_id))
+        return await self._database.read(queries.select_owner, kind, resource_id)
 
     async def add_owner(self, kind: str, resource_id: str, tenant: str) -> None:
         """Store the tenant of a new resource; an owned resource keeps its owner."""
@@ -58,6 +58,4 @@ class AccessRepository:
 
     async def list_records(self, tenant: str, before: int | None, limit: int) -> list[tuple[int, AuditRecord]]:
         """Return audit records with their numbers, newest first."""
-        return await self._database.read(
-            lambda connection: queries.select_audit_records(connection, tenant, before, limit)
-        )
+        return await self._database.read(queries.select_audit_records, tenant, before, limit)

@@ -83,7 +83,7 @@ class JobRepository:
 
     async def check_accepted(self, request: IdempotencyKey) -> None:
         """Raise RequestIdReused if the accepted request of this id had another content."""
-        await self._database.read(lambda connection: requests.find_response(connection, request))
+        await self._database.read(requests.find_response, request)
 
     async def discard(self, key: str) -> None:
         """Delete a submission or a job with its trajectories."""
@@ -91,7 +91,7 @@ class JobRepository:
 
     async def find(self, job_id: str) -> Job:
         """Return a job. Raises JobNotFound."""
-        return await self._database.read(lambda connection: queries.select_job(connection, job_id))
+        return await self._database.read(queries.select_job, job_id)
 
     async def list_jobs(self, dataset: str | None, before: tuple[datetime, str] | None, limit: int) -> list[Job]:
         """Return at most `limit` jobs, newest first, those before a time and key."""

@@ -86,7 +86,7 @@ class TraceRepository:
 
     async def find_datasets(self, tenant: str, trace_ids: Sequence[str]) -> dict[str, str]:
         """Return the datasets of the stored traces of a tenant, by trace id."""
-        return await self._database.read(lambda connection: queries.select_datasets(connection, tenant, trace_ids))
+        return await self._database.read(queries.select_datasets, tenant, trace_ids)
 
     async def claim_due(self) -> StoredTrace | None:
         """Return the trace that has waited longest, for this replica alone for a minute; None if none is due."""

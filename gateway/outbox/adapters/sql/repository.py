@@ -38,9 +38,7 @@ class OutboxRepository:
     async def list_entries(self, limit: int) -> list[OutboxEntry]:
         """Return the oldest entries of this replica, and those of replicas that do not deliver theirs."""
         left_before = self._clock() - LEFT_AFTER
-        return await self._database.read(
-            lambda connection: queries.select_entries(connection, self._executor, left_before, limit)
-        )
+        return await self._database.read(queries.select_entries, self._executor, left_before, limit)
 
     async def delete(self, numbers: Sequence[int]) -> None:
         """Delete requests that were delivered, or given up."""

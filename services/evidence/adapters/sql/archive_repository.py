@@ -157,7 +157,7 @@ class ArchiveRepository:
 
     async def find_totals(self, dataset: str) -> ArchiveTotals | None:
         """Return the retention and the size of an archive."""
-        row = await self._database.read(lambda connection: queries.select_dataset(connection, dataset))
+        row = await self._database.read(queries.select_dataset, dataset)
         if row is None:
             return None
         return ArchiveTotals(Retention(row.max_age_days, row.max_bytes), row.trajectories, row.bytes)
@@ -250,7 +250,7 @@ class ArchiveRepository:
     async def list_unused_objects(self) -> list[str]:
         """Return the keys of objects that belong to no trajectory."""
         now = self._clock()
-        return await self._database.read(lambda connection: queries.select_unused_objects(connection, now, BATCH))
+        return await self._database.read(queries.select_unused_objects, now, BATCH)
 
     async def forget_objects(self, object_keys: list[str]) -> None:
         """Delete the entries of objects that were deleted."""

@@ -89,9 +89,7 @@ class CorrectionQueue:
     async def _count_stored(self, recount: Recount) -> None:
         trials = recount.trials
         while True:
-            reports = await self._database.read(
-                lambda connection: queries.select_reports(connection, trials, recount.counted, REPORTS_AT_ONCE)
-            )
+            reports = await self._database.read(queries.select_reports, trials, recount.counted, REPORTS_AT_ONCE)
             await asyncio.to_thread(recount.count, reports)
             if len(reports) < REPORTS_AT_ONCE:
                 return

@@ -135,7 +135,7 @@ class GuardTrialRepository:
 
     async def find_trials(self, dataset: str) -> dict[str, GuardTrial]:
         """Return the measurements of the guards of a dataset, by bullet."""
-        return await self._database.read(lambda connection: queries.select_trials(connection, dataset))
+        return await self._database.read(queries.select_trials, dataset)
 
     async def count_passed(self, dataset: str) -> int:
         """Return the number of passing sessions of a dataset."""
@@ -148,9 +148,7 @@ class GuardTrialRepository:
 
     async def list_decisions(self, dataset: str, before: int | None, limit: int) -> list[NumberedDecision]:
         """Return at most `limit` decisions, the newest first, from before a number."""
-        return await self._database.read(
-            lambda connection: queries.select_decisions(connection, dataset, before, limit)
-        )
+        return await self._database.read(queries.select_decisions, dataset, before, limit)
 
     async def list_unpublished(
         self, limit: int, dataset: str = "", *, skipped: int = 0
@@ -159,9 +157,7 @@ class GuardTrialRepository:
 
         The first `skipped` ones are left out.
         """
-        return await self._database.read(
-            lambda connection: queries.select_unpublished(connection, limit, dataset, skipped)
-        )
+        return await self._database.read(queries.select_unpublished, limit, dataset, skipped)
 
     async def set_published(self, dataset: str, number: int, revision: int) -> None:
         """Store in which revision a mode was changed; 0 if the guard had been pinned, edited or removed."""

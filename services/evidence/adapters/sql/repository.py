@@ -80,7 +80,7 @@ class EvidenceRepository:
 
     async def find_trials(self, dataset: str) -> DatasetTrials | None:
         """Return the trials of a dataset; None if it never had any."""
-        return await self.database.read(lambda connection: queries.select_trials(connection, dataset))
+        return await self.database.read(queries.select_trials, dataset)
 
     async def serve(
         self, dataset: str, session_id: str, bullets: list[RankedBullet]
@@ -107,21 +107,19 @@ class EvidenceRepository:
 
     async def list_bullet_trials(self, dataset: str) -> list[BulletTrial]:
         """Return the bullets that are, or were, on trial."""
-        return await self.database.read(lambda connection: queries.select_bullet_trials(connection, dataset))
+        return await self.database.read(queries.select_bullet_trials, dataset)
 
     async def list_decisions(self, dataset: str, before: int | None, limit: int) -> list[tuple[int, BulletDecision]]:
         """Return at most `limit` decisions with their numbers, the newest first, those before a number."""
-        return await self.database.read(lambda connection: queries.select_decisions(connection, dataset, before, limit))
+        return await self.database.read(queries.select_decisions, dataset, before, limit)
 
     async def list_later_decisions(self, dataset: str, after: int, limit: int) -> list[tuple[int, BulletDecision]]:
         """Return at most `limit` decisions after a number with their numbers, the oldest first."""
-        return await self.database.read(
-            lambda connection: queries.select_later_decisions(connection, dataset, after, limit)
-        )
+        return await self.database.read(queries.select_later_decisions, dataset, after, limit)
 
     async def find_decision(self, dataset: str, number: int) -> BulletDecision:
         """Return a decision. Raises `DecisionNotFound`."""
-        found = await self.database.read(lambda connection: queries.select_decision(connection, dataset, number))
+        found = await self.database.read(queries.select_decision, dataset, number)
         if found is None:
             raise DecisionNotFound(dataset, number)
         return found
@@ -164,9 +162,7 @@ class EvidenceRepository:
 
         The first `skipped` ones are left out.
         """
-        return await self.database.read(
-            lambda connection: queries.select_unpublished_removals(connection, limit, skipped)
-        )
+        return await self.database.read(queries.select_unpublished_removals, limit, skipped)
 
     async def set_published(self, dataset: str, number: int, revision: int) -> None:
         """Store in which revision a bullet was removed; 0 for a bullet that was not there any more."""

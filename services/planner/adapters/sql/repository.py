@@ -159,11 +159,11 @@ class SqlExecutionStore:
 
     async def list_executions(self, execution_filter: ExecutionFilter) -> Sequence[ExecutionSummary]:
         """Return executions, newest first."""
-        return await self.database.read(lambda connection: queries.list_executions(connection, execution_filter))
+        return await self.database.read(queries.list_executions, execution_filter)
 
     async def list_expired(self, now: datetime, limit: int) -> Sequence[str]:
         """Return paused executions whose question has expired."""
-        return await self.database.read(lambda connection: queries.list_expired(connection, now, limit))
+        return await self.database.read(queries.list_expired, now, limit)
 
     async def claim_notifications(self, now: datetime, until: datetime, limit: int) -> Sequence[str]:
         """Return paused executions whose question nobody was told about; until then no other caller gets them."""
@@ -233,9 +233,7 @@ class SqlExecutionStore:
 
     async def list_running(self, limit: int) -> Sequence[LeaseState]:
         """Return the leases of running executions, the free ones first, then those not renewed for longest."""
-        return await self.database.read(
-            lambda connection: schema.leases.list_states(connection, _is_running, limit=limit)
-        )
+        return await self.database.read(schema.leases.list_states, _is_running, limit=limit)
 
     async def add_feedback(self, record: Feedback, now: datetime, key: IdempotencyKey | None) -> None:
         """Add a record, and label the audit of its step; a replay changes nothing."""
@@ -245,11 +243,11 @@ class SqlExecutionStore:
 
     async def list_feedback(self, after: int = 0) -> Sequence[tuple[int, Feedback]]:
         """Return feedback records after a number, oldest first."""
-        return await self.database.read(lambda connection: queries.select_feedback_after(connection, after))
+        return await self.database.read(queries.select_feedback_after, after)
 
     async def list_audits(self, after: int = 0) -> Sequence[AuditEntry]:
         """Return the entries of the audits after a number, in their order."""
-        return await self.database.read(lambda connection: queries.select_audits_after(connection, after))
+        return await self.database.read(queries.select_audits_after, after)
 
     async def delete_responses(self, stored_before: datetime) -> int:
         """Delete the stored responses of old requests and return their number; such a request could be done again."""

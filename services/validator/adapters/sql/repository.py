@@ -108,7 +108,7 @@ class LeaderBoardStore:
 
     async def list_team_scores(self, execution_id: str) -> list[TeamScores]:
         """Return the scores of an execution by team; a team has the name of its last round."""
-        return await self._database.read(lambda connection: queries.select_team_scores(connection, execution_id))
+        return await self._database.read(queries.select_team_scores, execution_id)
 
     async def get_leader_board_ranking(self, execution_id: str) -> list[dict[str, Any]]:
         """Return the teams by maximum score, in the form that prompts take (V-70, B-17)."""
@@ -118,21 +118,17 @@ class LeaderBoardStore:
 
     async def find_best_entry(self, execution_id: str, team_id: str) -> LeaderBoardEntry | None:
         """Return the entry of a team with the highest score, of equal ones the later round."""
-        return await self._database.read(
-            lambda connection: queries.select_best_entry(connection, execution_id, team_id)
-        )
+        return await self._database.read(queries.select_best_entry, execution_id, team_id)
 
     async def list_summaries(self, prefix: str, before: int | None, limit: int) -> list[LeaderboardSummary]:
         """Return executions whose ids have a prefix, the newest first, those before the one with this newest entry."""
-        return await self._database.read(lambda connection: queries.select_summaries(connection, prefix, before, limit))
+        return await self._database.read(queries.select_summaries, prefix, before, limit)
 
     async def list_entries(
         self, execution_id: str, after: tuple[str, int] | None, limit: int
     ) -> list[LeaderBoardEntry]:
         """Return at most `limit` entries by team and round, those after a (team, round) pair."""
-        return await self._database.read(
-            lambda connection: queries.select_entries(connection, execution_id, after, limit)
-        )
+        return await self._database.read(queries.select_entries, execution_id, after, limit)
 
 
 class SqlKindStore:
