@@ -115,7 +115,7 @@ class PlannerSystem:
         orchestrator = ReplanOrchestrator(Planner(_Nowhere()), rules.replans)
         executor = Executor(tools, StepJudge(AdjustedGate(Thresholds())), orchestrator, rules)
         self._store = SqlExecutionStore(str(folder / "hansei.sqlite"))
-        await self._store.open()
+        await self._store.database.open()
         self._waited = 0.0
         own = Ownership("bench", _LEASE_SECONDS)
         self._executions = _Executions(self._store, executor, own, monotonic=lambda: time.monotonic() + self._waited)
@@ -125,7 +125,7 @@ class PlannerSystem:
     async def close(self) -> None:
         """Close the store."""
         await self._executions.close()
-        await self._store.close()
+        await self._store.database.close()
 
     async def makespan(self, dag: Dag) -> float:
         """Return the seconds from the request to the committed result of a DAG."""

@@ -86,7 +86,7 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
     setting = "HANSEI_PLANNER_DATABASE_URL"
     with report_setting(setting):
         store = SqlExecutionStore(settings.planner_database_url)
-    closing.push_async_callback(store.close)
+    closing.push_async_callback(store.database.close)
     ownership = Ownership(f"planner-{secrets.token_hex(4)}", settings.planner_lease_seconds)
     executor = _create_executor(
         settings, config, planner, registry, calls, gate, models.evaluating, SearchEmbedder(peers)
@@ -99,7 +99,7 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
 
     async def start() -> None:
         closing.push_async_callback(executions.close)
-        await wait_until_open(store.open, store.database.url, setting, settings.database_wait_seconds)
+        await wait_until_open(store.database.open, store.database.url, setting, settings.database_wait_seconds)
         await executions.open()
         await book.catch_up()
 

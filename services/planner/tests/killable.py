@@ -224,7 +224,7 @@ async def _life(folder: Path, name: str, kill_at: int) -> int:
     GroupCommitWriter._commit = commit_and_pass  # type: ignore[method-assign]
     executions = _executions(folder, scenario, point, lambda: time.monotonic() + waited)
     store: Any = executions.store
-    await store.open()
+    await store.database.open()
     await executions.open()
     if not await store.list_executions(ExecutionFilter()):
         await executions.start(scenario.plan(), None, None)
@@ -235,7 +235,7 @@ async def _life(folder: Path, name: str, kill_at: int) -> int:
     while (state := await _quiet(executions)).result is None:
         await _answer(executions, state)
     await executions.close()
-    await store.close()
+    await store.database.close()
     return point.passed
 
 
@@ -267,16 +267,16 @@ def live(folder: str, name: str, kill_at: int) -> None:
 async def create_database(folder: Path) -> None:
     """The database of executions, without any."""
     store = SqlExecutionStore(str(folder / "planner.db"))
-    await store.open()
-    await store.close()
+    await store.database.open()
+    await store.database.close()
 
 
 async def outcome(folder: Path) -> tuple[ExecutionState, Sequence[Any]]:
     """State and log of the scenario's execution."""
     store = SqlExecutionStore(str(folder / "planner.db"))
-    await store.open()
+    await store.database.open()
     executions = Executions(store, executor(), Ownership("reader"))
     try:
         return await executions.state(ID), await executions.read_log(ID)
     finally:
-        await store.close()
+        await store.database.close()

@@ -52,7 +52,7 @@ async def replica(
 ) -> AsyncIterator[Executions]:
     """Yield a planner process's executions over a database file."""
     store = SqlExecutionStore(str(location))
-    await store.open()
+    await store.database.open()
     options: dict[str, Any] = {} if clock is None else {"clock": clock, "monotonic": clock.monotonic}
     executions = Executions(store, plan_executor, Ownership(owner, lease_seconds, 0.01), **options)
     await executions.open()
@@ -60,7 +60,7 @@ async def replica(
         yield executions
     finally:
         await executions.close()
-        await store.close()
+        await store.database.close()
 
 
 async def until_quiet(executions: Executions, execution_id: str) -> ExecutionState:

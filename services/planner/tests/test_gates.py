@@ -87,7 +87,7 @@ async def test_feedback_of_one_replica_changes_the_decisions_of_all(tmp_path: Pa
     books = []
     stores = [SqlExecutionStore(str(tmp_path / "p.db")) for _ in range(2)]
     for store in stores:
-        await store.open()
+        await store.database.open()
         executions = Executions(store, executor(), Ownership("x"))
         books.append(FeedbackBook(store, AdjustedGate(Thresholds()), executions))
     before = books[1].gate.decide(score(0.72)).level
@@ -101,7 +101,7 @@ async def test_feedback_of_one_replica_changes_the_decisions_of_all(tmp_path: Pa
     assert (before, books[1].gate.decide(score(0.72)).level) == (InterventionLevel.NOTIFY, InterventionLevel.CONFIRM)
     assert books[1].gate.calibration.kind == "none"  # ten labels of one kind
     for store in stores:
-        await store.close()
+        await store.database.close()
 
 
 async def test_every_decision_is_stored_with_its_inputs(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ async def test_every_decision_is_stored_with_its_inputs(tmp_path: Path) -> None:
 async def test_answers_and_feedback_are_labels_in_the_order_of_the_decisions(tmp_path: Path) -> None:
     gate = GuaranteedGate(Thresholds(), make_guarantee)
     store = SqlExecutionStore(str(tmp_path / "p.db"))
-    await store.open()
+    await store.database.open()
     made = executor(ScriptedTool({"s1": answer("x", 0.97)}), judge=StepJudge(gate))
     executions = Executions(store, made, Ownership("x", poll_seconds=0.01))
     await executions.open()
@@ -162,7 +162,7 @@ async def test_answers_and_feedback_are_labels_in_the_order_of_the_decisions(tmp
     ]
     assert [f.confidence for _, f in await store.list_feedback()] == [0.97, 0.97]
     await executions.close()
-    await store.close()
+    await store.database.close()
 
 
 def test_the_same_record_calibrates_both_gates() -> None:

@@ -192,7 +192,7 @@ async def test_a_call_is_not_made_without_a_lease(tmp_path: Path, monkeypatch: p
     """A process may sleep for hours between intent and call; it checks its lease by its own clock before the call."""
     now = 0.0
     store = SqlExecutionStore(str(tmp_path / "p.db"))
-    await store.open()
+    await store.database.open()
     tool = ScriptedTool()
     executions = Executions(store, executor(tool), Ownership("one", 10.0), monotonic=lambda: now)
     await executions.open()
@@ -210,7 +210,7 @@ async def test_a_call_is_not_made_without_a_lease(tmp_path: Path, monkeypatch: p
     await task
     assert tool.calls == []
     await executions.close()
-    await store.close()
+    await store.database.close()
 
 
 async def test_cancel_by_another_replica_reaches_the_driver(tmp_path: Path) -> None:  # P-131

@@ -22,6 +22,6 @@ def differences(path: Path) -> list[object]:
 async def test_migrations_make_the_tables_of_the_schema(tmp_path: Path) -> None:
     for _ in range(2):  # the second start finds nothing to do
         store = SqlExecutionStore(str(tmp_path / "new.db"))
-        await store.open()
-        await store.close()
+        await store.database.open()
+        await store.database.close()
     assert differences(tmp_path / "new.db") == []

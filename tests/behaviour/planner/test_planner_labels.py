@@ -64,9 +64,9 @@ async def store_labels(folder: Path, labels: Sequence[bool | None], first: int =
         entries.append(AuditEntry(0, AuditKind.ENDED, execution_id))
         rows += [{k: v for k, v in asdict(entry).items() if k != "number"} for entry in entries]
     store = SqlExecutionStore(str(folder / "planner.db"))
-    await store.open()
+    await store.database.open()
     await store.database.write(lambda connection: connection.execute(insert(schema.audits), rows))
-    await store.close()
+    await store.database.close()
 
 
 @pytest.mark.usefixtures("use_guaranteed_mode")

@@ -48,14 +48,6 @@ class SqlExecutionStore:
         """`location`: a file name for SQLite, or a database URL."""
         self.database = Database(location, schema.MIGRATIONS, service="planner", store="planner store")
 
-    async def open(self) -> None:
-        """Bring the tables to the newest schema. Raises StoreUnavailable and its siblings."""
-        await self.database.open()
-
-    async def close(self) -> None:
-        """Finish pending writes and close the database."""
-        await self.database.close()
-
     async def create(
         self, started: ExecutionStarted, now: datetime, owner: str, key: IdempotencyKey | None
     ) -> Lease | None:
