@@ -11,7 +11,8 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from google.protobuf.message import Message
@@ -22,7 +23,7 @@ from chassis.errors import Aborted, RequestIdReused
 from chassis.idempotency import normalize_request_id
 from libs.storage.database import Database
 from libs.storage.engines import get_insert
-from libs.storage.timestamps import Timestamp
+from libs.storage.timestamps import Timestamp, utc_now
 
 RETRY_AFTER_SECONDS = 0.1
 TENANT_SEPARATOR = "--"
@@ -184,6 +185,12 @@ class IdempotencyTable:
     def delete_older(self, connection: Connection, limit: datetime) -> int:
         """Delete the responses stored before `limit`; return their number. A later retry would repeat its mutation."""
         return connection.execute(self._older, {"limit": limit}).rowcount
+
+    async def delete_expired(
+        self, database: Database, retention: timedelta, clock: Callable[[], datetime] = utc_now
+    ) -> int:
+        """Delete the responses in `database` that are older than `retention`; return their number."""
+        return await database.write(partial(self.delete_older, limit=clock() - retention))
 
     def _build_insert(self, dialect: str) -> Any:
         if dialect not in self._inserts:

@@ -26,6 +26,7 @@ from services.evidence.adapters.sql.archive_repository import ArchiveRepository
 from services.evidence.adapters.sql.guard_repository import GuardRepository
 from services.evidence.adapters.sql.guard_trial_repository import GuardTrialRepository
 from services.evidence.adapters.sql.repository import EvidenceRepository
+from services.evidence.adapters.sql.schema import requests
 from services.evidence.rpc.convert.archive import decode_archived_trajectory
 from services.evidence.rpc.servicer.archive import ArchiveServicer
 from services.evidence.rpc.servicer.evidence import EvidenceServicer
@@ -70,12 +71,6 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
     async def start() -> None:
         await wait_until_open(store.database.open, store.database.url, _SETTING, settings.database_wait_seconds)
 
-    async def delete_responses() -> None:
-        await store.delete_responses(settings.response_retention)
-
-    async def delete_guard_records() -> None:
-        await guard_store.delete_older(settings.guard_retention)
-
     async def report_checks() -> None:
         metrics.report_failed_checks(await store.count_failed_checks())
 
@@ -103,8 +98,8 @@ def build(settings: EvidenceSettings, peers: chassis.Peers) -> chassis.Service:
             "housekeeping": partial(
                 repeat,
                 settings.evidence_housekeeping_seconds,
-                delete_responses,
-                delete_guard_records,
+                partial(requests.delete_expired, store.database, settings.response_retention),
+                partial(guard_store.delete_older, settings.guard_retention),
                 guards.release_unused,
                 report_checks,
                 archive.maintain,

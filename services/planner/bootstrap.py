@@ -27,12 +27,12 @@ from services.planner.adapters.metrics import count_guard_check
 from services.planner.adapters.peers import KnowledgeSearch, SearchEmbedder
 from services.planner.adapters.remote_tools import register_remote_tools
 from services.planner.adapters.sql.repository import SqlExecutionStore
+from services.planner.adapters.sql.schema import requests
 from services.planner.config import GraceConfig, load_grace_config
 from services.planner.domain.confidence import ConfidenceCalculator
 from services.planner.domain.events import Budget
 from services.planner.domain.guarantee import ThresholdGuarantee
 from services.planner.domain.moves import ExecutionRules
-from services.planner.domain.plans import utc_now
 from services.planner.rpc.servicer.generator import GeneratorServicer
 from services.planner.rpc.servicer.planner import PlannerServicer
 from services.planner.settings import NO_GUARDS, PlannerSettings
@@ -87,6 +87,8 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
     with report_setting(setting):
         store = SqlExecutionStore(settings.planner_database_url)
     closing.push_async_callback(store.database.close)
+    retention = timedelta(days=settings.planner_response_retention_days)
+    delete_responses = partial(requests.delete_expired, store.database, retention)
     ownership = Ownership(f"planner-{secrets.token_hex(4)}", settings.planner_lease_seconds)
     executor = _create_executor(
         settings, config, planner, registry, calls, gate, models.evaluating, SearchEmbedder(peers)
@@ -102,9 +104,6 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
         await wait_until_open(store.database.open, store.database.url, setting, settings.database_wait_seconds)
         await executions.open()
         await book.catch_up()
-
-    async def delete_old_responses() -> None:
-        await store.delete_responses(utc_now() - timedelta(days=settings.planner_response_retention_days))
 
     return Service(
         name="planner",
@@ -133,7 +132,7 @@ def build(settings: PlannerSettings, peers: Peers) -> Service:
             "sweep": executions.sweep,
             "feedback": book.keep_up,
             "webhooks": StateNotifier(store, caller_webhooks).keep_up,
-            "housekeeping": partial(repeat, _HOUSEKEEPING_SECONDS, delete_old_responses),
+            "housekeeping": partial(repeat, _HOUSEKEEPING_SECONDS, delete_responses),
             **_list_tool_tasks(settings, registry, closing),
             **_list_webhook_tasks(settings, store, closing),
         },

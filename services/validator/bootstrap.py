@@ -13,12 +13,12 @@ from libs.llm.settings import LLMSettings
 from libs.prompts.builder import UserPromptBuilder
 from libs.prompts.settings import load_prompt_builder_settings
 from libs.storage.startup import report_setting, wait_until_open
-from libs.storage.timestamps import utc_now
 from services.validator.adapters.judge_model import ChatJudgeModel
 from services.validator.adapters.linguistic import JapaneseVocabulary
 from services.validator.adapters.metrics import RunMetrics
 from services.validator.adapters.report_model import ConfiguredReportModel
 from services.validator.adapters.sql.repository import LeaderBoardStore, SqlKindStore, ValidatorDatabase
+from services.validator.adapters.sql.schema import requests
 from services.validator.domain.kind_definition import KindDefinition, RuleLimits
 from services.validator.domain.kinds import ReportKind
 from services.validator.rpc.servicer.evaluator import EvaluatorServicer
@@ -42,6 +42,8 @@ def build(settings: ValidatorSettings, peers: chassis.Peers) -> chassis.Service:
     """Return the validator as a service of the chassis; it calls no peers."""
     with report_setting("HANSEI_VALIDATOR_DATABASE_URL"):
         database = ValidatorDatabase(settings.validator_database_url)
+    retention = timedelta(days=settings.validator_response_retention_days)
+    delete_responses = partial(requests.delete_expired, database, retention)
     writer, judges = ConfiguredReportModel(LLMSettings), ChatJudgeModel(LLMSettings, RuleJudge(settings.language))
     validator = _create_validator(settings, database, writer)
     ranking_pool = CpuPool("validator-rank")
@@ -52,9 +54,6 @@ def build(settings: ValidatorSettings, peers: chassis.Peers) -> chassis.Service:
         await wait_until_open(
             database.open, database.url, "HANSEI_VALIDATOR_DATABASE_URL", settings.database_wait_seconds
         )
-
-    async def delete_old_responses() -> None:
-        await database.delete_responses(utc_now() - timedelta(days=settings.validator_response_retention_days))
 
     async def close() -> None:
         await writer.close()
@@ -71,7 +70,7 @@ def build(settings: ValidatorSettings, peers: chassis.Peers) -> chassis.Service:
         ],
         start=start,
         close=close,
-        tasks={"housekeeping": partial(repeat, _HOUSEKEEPING_SECONDS, delete_old_responses)},
+        tasks={"housekeeping": partial(repeat, _HOUSEKEEPING_SECONDS, delete_responses)},
     )
 
 

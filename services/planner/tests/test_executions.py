@@ -4,6 +4,7 @@ import asyncio
 import random
 import sqlite3
 import uuid
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from chassis.errors import RequestIdReused
 from libs.storage.idempotency import IdempotencyKey
+from services.planner.adapters.sql.schema import requests
 from services.planner.domain.errors import (
     AnswerRefused,
     ExecutionEnded,
@@ -90,9 +92,9 @@ async def test_stored_responses_are_deleted_when_they_are_old(tmp_path: Path) ->
     async with replica(tmp_path / "p.db", executor(ScriptedTool()), clock=clock) as executions:
         await executions.start(agent_plan(agent_step(1)), None, request)
         store: Any = executions.store
-        assert await store.delete_responses(clock()) == 0
+        assert await requests.delete_expired(store.database, timedelta(0), clock) == 0
         clock.advance(1)
-        assert await store.delete_responses(clock()) == 1
+        assert await requests.delete_expired(store.database, timedelta(0), clock) == 1
 
 
 async def test_an_answer_counts_once(tmp_path: Path) -> None:

@@ -69,9 +69,9 @@ def store(database: ValidatorDatabase) -> LeaderBoardStore:
 async def test_responses_are_deleted_by_age(database: ValidatorDatabase, store: LeaderBoardStore) -> None:
     key = request()
     written = await store.upsert(key, submission())
-    assert await database.delete_responses(START + timedelta(seconds=1)) == 0
+    assert await schema.requests.delete_expired(database, timedelta(0), lambda: START + timedelta(seconds=1)) == 0
     assert await store.upsert(key, submission()) == written  # a replay
-    assert await database.delete_responses(START + timedelta(seconds=2)) == 1
+    assert await schema.requests.delete_expired(database, timedelta(0), lambda: START + timedelta(seconds=2)) == 1
     assert (await store.upsert(key, submission())).updated_at > written.updated_at
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 
 from sqlalchemy import Connection
@@ -202,11 +202,6 @@ class EvidenceRepository:
             return True
 
         return await self.database.write(delete_trials, key=dataset)
-
-    async def delete_responses(self, retention: timedelta) -> None:
-        """Delete the stored responses that are older than this."""
-        limit = self._clock() - retention
-        await self.database.write(lambda connection: requests.delete_older(connection, limit))
 
 
 def _serve(

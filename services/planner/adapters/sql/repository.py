@@ -241,10 +241,6 @@ class SqlExecutionStore:
         """Return the entries of the audits after a number, in their order."""
         return await self.database.read(queries.select_audits_after, after)
 
-    async def delete_responses(self, stored_before: datetime) -> int:
-        """Delete the stored responses of old requests and return their number; such a request could be done again."""
-        return await self.database.write(lambda connection: schema.requests.delete_older(connection, stored_before))
-
     async def load_answer_key(self) -> bytes:
         """Return the secret of the answer tokens: created once, the same for all replicas."""
         table, new = schema.secrets, {"name": "answers", "value": secrets.token_bytes(_SECRET_BYTES)}

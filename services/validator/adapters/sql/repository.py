@@ -74,10 +74,6 @@ class ValidatorDatabase(Database):
         )
         return result
 
-    async def delete_responses(self, stored_before: datetime) -> int:
-        """Delete the stored responses of old requests and return their number; such a request could be done again."""
-        return await self.write(lambda connection: requests.delete_older(connection, stored_before))
-
 
 class LeaderBoardStore:
     """Stores the submissions of teams with their scores and judgements."""
