@@ -98,11 +98,6 @@ class LLMClient:
         with _log_failure():
             return read_text(self._chat_model.invoke([("human", fill(template, variables))]))
 
-    async def ainvoke_with_template(self, template: str, variables: Mapping[str, str]) -> str:
-        """Return the reply text to `template`, filled in one pass (G-06). Raise TemplateError."""
-        with _log_failure():
-            return read_text(await self._call_model([("human", fill(template, variables))]))
-
     async def ainvoke_structured(
         self,
         messages: Messages,
