@@ -159,6 +159,22 @@ def test_an_unreachable_server_is_an_error_with_a_remedy(hansei: Hansei) -> None
     assert "hansei up" in wrong["do"]
 
 
+def test_a_server_that_refuses_the_credential_is_one_error_with_its_remedy(
+    hansei: Hansei, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("HANSEI_TOKEN", raising=False)
+    with systems.one_service(tmp_path, "gateway", GATEWAY_API_TOKEN="token") as gateway:
+        missing = hansei("doctor", "--addr", gateway.address, "--json")
+        monkeypatch.setenv("HANSEI_TOKEN", "another")
+        invalid = hansei("doctor", "--addr", gateway.address, "--json")
+    for outcome, message in ((missing, "a credential is needed"), (invalid, "is unknown, expired or revoked")):
+        assert outcome.code == 1
+        (wrong,) = (line for line in outcome.lines if not line["ok"])
+        assert wrong["check"] == "server: gateway"
+        assert message in wrong["found"]
+        assert "HANSEI_TOKEN" in wrong["do"]
+
+
 def test_every_service_behind_a_running_server_is_asked(hansei: Hansei, system: systems.System) -> None:
     outcome = hansei("doctor", "--addr", system.address, "--json")
     assert outcome.code == 0, outcome.out

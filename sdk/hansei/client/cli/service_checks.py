@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from chassis.deadlines import time_limit
-from chassis.errors import BadSetting, HanseiError
+from chassis.errors import BadSetting, HanseiError, Unauthenticated
 from chassis.secrets import remove_secrets
 from hansei.client.cli.options import PEER_UNAVAILABLE
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 SECONDS = 5.0
 SAMPLE_TRAJECTORY = b'{"id": "doctor", "query": "q", "status": "success", "generated_answer": "a", "steps": []}'
 START_SERVER = "start it with `hansei up`, or name another with --addr"
+SET_CREDENTIAL = "set HANSEI_TOKEN to an API key or token of this server; `hansei keys create` creates a key"
 CORRECT_VARIABLE = "correct the variable that the message names"
 
 
@@ -47,14 +48,17 @@ def check_server(address: str | None) -> Iterator[CheckResult]:
 
 
 def check_services(client: Client) -> Iterator[CheckResult]:
-    """Check each service with one call; if the gateway itself does not answer, this is the last result."""
+    """Check each service with one call; if the gateway itself does not answer or refuses the credential, stop."""
     for name, call in _CALLS.items():
         try:
             with time_limit(SECONDS):
                 fact = call(client)
         except HanseiError as error:
-            is_gateway = error.reason == PEER_UNAVAILABLE and client.address in error.message
-            yield CheckResult(f"server: {name}", error.message, _suggest_remedy(name, error, is_gateway))
+            is_gateway = isinstance(error, Unauthenticated) or (
+                error.reason == PEER_UNAVAILABLE and client.address in error.message
+            )
+            check = f"server: {'gateway' if is_gateway else name}"
+            yield CheckResult(check, error.message, _suggest_remedy(name, error, is_gateway))
             if is_gateway:
                 return
         else:
@@ -62,6 +66,8 @@ def check_services(client: Client) -> Iterator[CheckResult]:
 
 
 def _suggest_remedy(name: str, error: HanseiError, is_gateway: bool) -> str:
+    if isinstance(error, Unauthenticated):
+        return SET_CREDENTIAL
     if error.reason == PEER_UNAVAILABLE:
         return START_SERVER if is_gateway else f"start the {name}, or correct {name.upper()}_ADDR of the gateway"
     return f"read the log of the {name}: {error.reason}"
