@@ -91,6 +91,7 @@ def test_each_configured_model_is_called_once(hansei: Hansei, monkeypatch: pytes
     )
     assert refused.code == 1
     assert sum("HTTP 401" in line["found"] for line in refused.lines) == 2
+    assert refused.err == ""  # the finding names the error; no log record adds its stack
 
 
 def test_a_missing_package_of_a_provider_is_named_with_the_line_that_installs_it(

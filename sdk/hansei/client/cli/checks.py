@@ -10,7 +10,7 @@ from typing import Any
 from chassis.errors import Unavailable
 from chassis.secrets import remove_secrets
 from chassis.settings import DATA_FOLDER, BadSetting, ServiceSettings, list_settings, read_settings
-from hansei.client.cli.embedded_stack import build_stack_variables
+from hansei.client.cli.embedded_stack import build_stack_variables, configure_logging
 from hansei.client.cli.service_checks import CORRECT_VARIABLE, CheckResult
 from hansei.client.local import set_environment
 from hansei.client.server import ServerNotInstalledError, load_server
@@ -67,6 +67,7 @@ def _check_model_key(name: str, settings: Any) -> Iterator[CheckResult]:
 
 def _check_models() -> Iterator[CheckResult]:
     """Check that each configured model answers one small call."""
+    configure_logging("CRITICAL")  # the finding names the error; a log record would add its stack
     with set_environment(build_stack_variables()):
         try:
             probes = load_server().probe_models()

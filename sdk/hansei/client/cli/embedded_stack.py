@@ -36,11 +36,11 @@ def build_stack_variables() -> dict[str, str]:
     return {"HANSEI_LLM_PROVIDER": choose_llm_provider(), DATA_DIRECTORY_VARIABLE: str(find_data_directory())}
 
 
-def _configure_logging() -> None:
-    """Log only errors, unless HANSEI_LOG_LEVEL is set: logs would mix with the output of the command."""
+def configure_logging(level: str = "ERROR") -> None:
+    """Log only from `level`, unless HANSEI_LOG_LEVEL is set: logs would mix with the output of the command."""
     from chassis import logging
 
-    logging.configure(os.environ.get("HANSEI_LOG_LEVEL", "ERROR"), "console")
+    logging.configure(os.environ.get("HANSEI_LOG_LEVEL", level), "console")
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def embedded_client(variables: Mapping[str, str] | None = None, *, reads: bool =
     """
     from hansei.client.client import Client
 
-    _configure_logging()
+    configure_logging()
     with ExitStack() as closing:
         settings = {"HANSEI_LLM_PROVIDER": choose_llm_provider(), **(variables or {})}
         if reads and not _has_data():
@@ -65,7 +65,7 @@ async def embedded_async_client() -> AsyncIterator[AsyncClient]:
     """Yield an async client of a stack in this process."""
     from hansei.client.client import AsyncClient
 
-    _configure_logging()
+    configure_logging()
     async with AsyncClient.local(HANSEI_LLM_PROVIDER=choose_llm_provider()) as client:
         yield client
 
