@@ -9,7 +9,7 @@ from chassis.policy import Policies
 from chassis.status import UNANSWERED
 
 _MS = 1000
-_SCHEMES = ("dns:", "ipv4:", "ipv6:", "unix:", "unix-abstract:", "xds:")
+SCHEMES = ("dns:", "ipv4:", "ipv6:", "unix:", "unix-abstract:", "xds:")
 _RETRY = {
     "maxAttempts": 4,
     "initialBackoff": "0.1s",
@@ -21,7 +21,7 @@ _RETRY = {
 
 def build_target(address: str) -> str:
     """Return `host:port` as a DNS name, so that gRPC finds all addresses behind it; other schemes stay."""
-    return address if address.startswith(_SCHEMES) else f"dns:///{address}"
+    return address if address.startswith(SCHEMES) else f"dns:///{address}"
 
 
 def build_channel_options(policies: Policies, max_message_bytes: int, *, follow_health: bool) -> list[tuple[str, Any]]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, overload
 
+from chassis.channel_options import SCHEMES
+from chassis.errors import BadSetting, shorten
 from hansei.client.calls import AsyncMode, BlockingMode, build_message
 from hansei.client.channels import BlockingChannel
 from hansei.client.edits import DEFAULT_SECTION, EditOptions, accept, build_addition, build_removal, build_replacement
@@ -94,8 +97,16 @@ class ImportOptions(TypedDict, total=False):
 
 
 def choose_address(address: str | None) -> str:
-    """Return `address`, else HANSEI_ADDR, else 127.0.0.1:50050."""
-    return address or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS
+    """Return `address`, else HANSEI_ADDR, else 127.0.0.1:50050.
+
+    Raises:
+        BadSetting: gRPC cannot connect to it: it is a URL, or has no port.
+    """
+    chosen = address or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS
+    if not chosen.startswith(SCHEMES) and not re.fullmatch(r"[^/\s]+:[0-9]{1,5}", chosen):
+        name = ADDRESS_VARIABLE if chosen == os.environ.get(ADDRESS_VARIABLE) else "address"
+        raise BadSetting(f"{name} must be host:port, such as {DEFAULT_ADDRESS} (got {shorten(chosen)!r})")
+    return chosen
 
 
 def _get_peer_name(address: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import threading
 import uuid
 from collections.abc import AsyncIterator, Callable, Collection
@@ -21,6 +22,7 @@ from opentelemetry.trace import SpanKind
 
 import chassis
 from chassis import telemetry
+from chassis.errors import BadSetting
 from hansei.client import AsyncClient, Client, errors, time_limit
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from hansei.playbook.v1 import playbook_service_pb2 as playbook
@@ -384,3 +386,23 @@ async def test_the_address_is_the_argument_the_environment_or_the_default(
         assert client.address == "127.0.0.1:1234"
     with Client("127.0.0.1:4321") as client:
         assert client.address == "127.0.0.1:4321"
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:8080", "127.0.0.1", "127.0.0.1:", "h:123456", "127.0.0.1:8080/"])
+async def test_an_address_that_is_not_host_and_port_is_refused_before_a_call(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    rule = re.escape(f"must be host:port, such as 127.0.0.1:50050 (got '{address}')")
+    for client_class in (Client, AsyncClient):
+        with pytest.raises(BadSetting, match=f"^address {rule}$"):
+            client_class(address)
+    monkeypatch.setenv("HANSEI_ADDR", address)
+    for client_class in (Client, AsyncClient):
+        with pytest.raises(BadSetting, match=f"^HANSEI_ADDR {rule}$"):
+            client_class()
+
+
+def test_an_address_may_be_a_target_of_grpc_with_a_scheme() -> None:
+    for address in ("dns:///gateway:50050", "ipv4:127.0.0.1:50050,127.0.0.2:50050", "unix:/run/hansei", "[::1]:50050"):
+        with Client(address, tls=False) as client:
+            assert client.address == address
