@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
-from hansei.client import Client, client
+from hansei.client import Client, client, entry
 from hansei.client.cli import root_command
 from hansei.client.cli.embedded_stack import build_temp_settings
-from hansei.client.cli.options import EXIT_CODES
+from hansei.client.cli.options import EXIT_CODES, Exit
 from tests.fakes.openai_answers import chat_json, error
 from tests.fakes.openai_server import OpenAIServer
 from tests.support import systems
@@ -332,6 +332,17 @@ def test_up_shows_addresses_data_and_models_warns_of_nothing_and_drains_on_ctrl_
         process.kill()
         process.communicate()
     assert [path.name for path in tmp_path.iterdir()] == ["books"], "all data is in the directory that was named"
+
+
+def test_an_interrupt_before_the_command_begins_ends_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hansei.client.cli.main", interrupt)
+    monkeypatch.setattr(sys, "argv", ["hansei", "status"])
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+    assert ended.value.code == Exit.INTERRUPTED
 
 
 def test_a_second_signal_ends_up_without_a_traceback(tmp_path: Path) -> None:
