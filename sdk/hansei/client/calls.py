@@ -7,8 +7,19 @@ of the response. Only the channel of the service differs between the two.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+)
+from contextlib import contextmanager
 from typing import Any, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 from google.protobuf.message import Message
@@ -143,14 +154,70 @@ def _find_wrong_field(request: type[Message], fields: Mapping[str, Any], error: 
 
 
 def _build_stream_sender(send: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    async def add_request_ids(requests: AsyncIterable[Message]) -> AsyncIterator[Message]:
-        async for request in requests:
-            yield add_request_id(request)
-
     def send_stream(requests: Any) -> Any:
-        return send(add_request_ids(requests) if isinstance(requests, AsyncIterable) else map(add_request_id, requests))
+        stream = _RequestStream(requests)
+        with stream.raise_own_failure():
+            result = send(stream.aiterate() if isinstance(requests, AsyncIterable) else stream.iterate())
+        if isinstance(result, Awaitable):
+            return _await_response(result, stream)
+        if isinstance(result, AsyncGenerator):
+            return _aiterate_responses(result, stream)
+        return _iterate_responses(result, stream) if isinstance(result, Iterator) else result
 
     return send_stream
+
+
+class _RequestStream:
+    """The requests of a call. gRPC cancels the call if they raise an error, and keeps the error for itself."""
+
+    def __init__(self, requests: Any) -> None:
+        self._requests = requests
+        self._failure: Exception | None = None
+
+    def iterate(self) -> Iterator[Message]:
+        try:
+            for request in self._requests:
+                yield add_request_id(request)
+        except Exception as error:
+            self._failure = error
+            raise
+
+    async def aiterate(self) -> AsyncIterator[Message]:
+        try:
+            async for request in self._requests:
+                yield add_request_id(request)
+        except Exception as error:
+            self._failure = error
+            raise
+
+    @contextmanager
+    def raise_own_failure(self) -> Iterator[None]:
+        """Raise the error of the requests in place of the error of the call that they ended."""
+        try:
+            yield
+        except (Exception, asyncio.CancelledError) as error:
+            if self._failure is None:
+                raise
+            raise self._failure from error
+
+
+async def _await_response(response: Awaitable[Any], stream: _RequestStream) -> Any:
+    with stream.raise_own_failure():
+        return await response
+
+
+def _iterate_responses(responses: Iterator[Any], stream: _RequestStream) -> Iterator[Any]:
+    with stream.raise_own_failure():
+        yield from responses
+
+
+async def _aiterate_responses(responses: AsyncGenerator[Any], stream: _RequestStream) -> AsyncIterator[Any]:
+    with stream.raise_own_failure():
+        try:
+            async for response in responses:
+                yield response
+        finally:
+            await responses.aclose()  # leaving the loop early cancels the call
 
 
 def add_request_id(message: Req) -> Req:

@@ -7,7 +7,7 @@ import inspect
 import re
 import threading
 import uuid
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -28,6 +28,7 @@ from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from hansei.playbook.v1 import playbook_service_pb2 as playbook
 from hansei.playbook.v1.playbook_pb2 import Playbook, Revision
 from hansei.reflector.v1.trajectory_pb2 import TRAJECTORY_STATUS_SUCCESS, Trajectory
+from hansei.search.v1 import collection_service_pb2 as collection
 from hansei.search.v1 import search_service_pb2 as search
 from tests.support.systems import free_port
 
@@ -101,6 +102,12 @@ class Search:
         return search.SearchResponse(revision=request.min_revision)
 
 
+class Collections:
+    async def LoadDocuments(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        async for request in requests:
+            yield collection.LoadDocumentsResponse(processed=int(request.HasField("document")))
+
+
 def registration(contract: ServiceDescriptor, servicer: Any, endless: Collection[str] = ()) -> chassis.Registration:
     """Register the methods that a servicer has, under the name of a contract."""
     made = {}
@@ -131,12 +138,14 @@ class Server:
     def service(self) -> chassis.Service:
         contracts = playbook.DESCRIPTOR, gateway.DESCRIPTOR, search.DESCRIPTOR
         (books,), (chains,), (index,) = (tuple(contract.services_by_name.values()) for contract in contracts)
+        (collections,) = collection.DESCRIPTOR.services_by_name.values()
         return chassis.Service(
             "pretended",
             [
                 registration(books, self.playbooks, endless=["WatchPlaybook"]),
                 registration(chains, self.gateway),
                 registration(index, self.search),
+                registration(collections, Collections()),
             ],
         )
 
@@ -318,6 +327,45 @@ async def test_leaving_a_stream_early_ends_it_at_the_server(server: Server) -> N
             break
         await stream.aclose()  # type: ignore[attr-defined]
         await server.playbooks.watch_ended.wait()
+
+
+async def test_an_error_of_the_requests_is_raised_as_it_is(ask: Ask) -> None:
+    """gRPC ends such a call with UNKNOWN, or cancels the task of the caller."""
+
+    def read_chunks() -> Iterator[playbook.ImportPlaybookRequest]:
+        yield playbook.ImportPlaybookRequest(head=playbook.ImportHead(dataset="books"))
+        raise OSError("the disk does not answer")
+
+    def read_documents() -> Iterator[collection.LoadDocumentsRequest]:
+        yield collection.LoadDocumentsRequest(head=collection.LoadHead(collection="books"))
+        raise OSError("the disk does not answer")
+
+    with pytest.raises(OSError, match="the disk does not answer"):
+        await ask(lambda client: client.playbooks.import_chunks(read_chunks()))
+    with pytest.raises(OSError, match="the disk does not answer"):
+        await ask(lambda client: client.collections.load_documents(read_documents()))
+    with pytest.raises(TypeError, match="bytes"):
+        await ask(lambda client: client.import_playbook("books", "a text"))
+
+
+async def test_an_error_of_async_requests_is_raised_as_it_is(server: Server) -> None:
+    async def read_chunks() -> AsyncIterator[playbook.ImportPlaybookRequest]:
+        yield playbook.ImportPlaybookRequest(head=playbook.ImportHead(dataset="books"))
+        raise OSError("the disk does not answer")
+
+    async with AsyncClient(server.address) as client:
+        with pytest.raises(OSError, match="the disk does not answer"):
+            await client.playbooks.import_chunks(read_chunks())
+        sending = asyncio.create_task(asyncio.wait_for(client.playbooks.import_chunks(_wait_forever()), 30))
+        await asyncio.sleep(0)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+
+
+async def _wait_forever() -> AsyncIterator[playbook.ImportPlaybookRequest]:
+    yield playbook.ImportPlaybookRequest(head=playbook.ImportHead(dataset="books"))
+    await asyncio.Event().wait()
 
 
 @pytest.mark.parametrize("size", [0, 1, CHUNK, 2 * CHUNK + 1])
