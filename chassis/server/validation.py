@@ -60,7 +60,7 @@ RECORDED_TEXTS = frozenset({
 
 def check(message: Message) -> None:
     """Raise `InvalidArgument` if the message breaks its contract, with the text of the first violation."""
-    found = [_explain(violation) for violation in _validator.collect_violations(message)]
+    found = [_explain(violation, message.DESCRIPTOR) for violation in _validator.collect_violations(message)]
     explained = {violation.field for _, violation in found}
     if _NUL.encode() in message.SerializeToString():  # nearly never; looking at each text takes forty times as long
         found += [_explain_nul(path, text) for path, text in _find_texts_with_nul(message) if path not in explained]
@@ -68,7 +68,7 @@ def check(message: Message) -> None:
         raise InvalidArgument(found[0][0], reason=REASON, violations=[violation for _, violation in found])
 
 
-def _explain(violation: Any) -> tuple[str, Violation]:
+def _explain(violation: Any, request: Any) -> tuple[str, Violation]:
     """Return the status message of a violation, and the violation. A message of the contract is used unchanged.
 
     The violation describes the rule if the message of the contract does not.
@@ -80,8 +80,22 @@ def _explain(violation: Any) -> tuple[str, Violation]:
         stated = _DESCRIPTIONS.get(broken.rule_id)
         description = f"{path} {stated}{_format_value(violation.field_value)}" if stated else broken.message
         return broken.message, Violation(path, description, rule)
-    message = f"{path} {_MESSAGES.get(broken.rule_id) or broken.message.removeprefix('value ')}".strip()
+    stated = _MESSAGES.get(broken.rule_id) or _explain_oneof(_list_elements(broken.field), request)
+    message = f"{path} {stated or broken.message.removeprefix('value ')}".strip()
     return message, Violation(path, message + _format_value(violation.field_value), rule)
+
+
+def _explain_oneof(elements: Any, request: Any) -> str:
+    """Return the rule of a required oneof, which names its fields; empty if the path does not end at a oneof."""
+    if not elements or elements[-1].field_number:
+        return ""
+    message = request
+    for element in elements[:-1]:
+        message = message.fields_by_name[element.field_name].message_type
+        if message.GetOptions().map_entry:
+            message = message.fields_by_name["value"].message_type
+    *others, last = (field.name for field in message.oneofs_by_name[elements[-1].field_name].fields)
+    return f"is required: set {', '.join(others)} or {last}"
 
 
 def _explain_nul(path: str, text: str) -> tuple[str, Violation]:

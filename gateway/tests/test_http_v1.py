@@ -132,7 +132,7 @@ async def test_playbooks_are_read_by_path_and_query(path: str, expected: dict[st
         ("GET", "/v1/playbooks/d?nothing=1", None, "not a GetPlaybookRequest: "),
         ("GET", "/v1/playbooks/d/history?page_size=1001", None, "page_size "),
         ("POST", "/v1/search", {"dataset": "d"}, "query "),
-        ("POST", "/v1/plans/mermaid", {}, "subject exactly one field is required in oneof"),
+        ("POST", "/v1/plans/mermaid", {}, "subject is required: set plan or execution"),
         ("POST", "/v1/search", {"dataset": "d", "query": {"top_k": 0}}, "top_k must be >= 1"),
         ("POST", "/v1/search", {"dataset": "d", "query": {"extra": 1}}, "not a SearchRequest: "),
         ("POST", "/v1/search", [], "body must be JSON object"),

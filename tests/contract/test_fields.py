@@ -8,12 +8,16 @@ import pytest
 from buf.validate import validate_pb2
 from google.api import field_behavior_pb2
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from chassis.errors import InvalidArgument
 from chassis.server import validation
 from chassis.server.validation import RECORDED_TEXTS
+from hansei.evidence.v1.evidence_service_pb2 import ReportOutcomeRequest
 from hansei.planner.v1 import tool_pb2
+from hansei.planner.v1.planner_service_pb2 import DrawPlanRequest
+from hansei.validator.v1.kind_pb2 import ReportKind, ReportRule, RequiredRule
 from tests.contract import contracts
 
 
@@ -114,3 +118,22 @@ def test_recorded_texts_are_texts_of_requests() -> None:
     of_others = fields_below(tool_pb2.ToolInput.DESCRIPTOR, set())  # a tool service may use the chassis
     fields = [*FIELDS.values(), *of_others]
     assert {field.full_name for field in fields if _is_text(field)} >= RECORDED_TEXTS
+
+
+@pytest.mark.parametrize(
+    ("message", "field", "choice"),
+    [
+        (ReportOutcomeRequest(dataset="d", serving_id="s"), "outcome", "succeeded or reward"),
+        (DrawPlanRequest(), "subject", "plan or execution_id"),
+        (
+            ReportKind(name="k", rules=[ReportRule(code="A", required=RequiredRule(path="/a")), ReportRule(code="B")]),
+            "rules[1].check",
+            "required, reference, count, wording or cel",
+        ),
+    ],
+)
+def test_a_missing_choice_is_named_with_the_fields_to_choose_from(message: Message, field: str, choice: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        validation.check(message)
+    (violation,) = (violation for violation in refused.value.violations if violation.field == field)
+    assert violation.description == f"{field} is required: set {choice}"
