@@ -53,6 +53,14 @@ def test_restore_brings_an_earlier_revision_back_as_a_new_one(hansei: Hansei, le
     assert hansei("playbook", "diff", 2, 4, "-d", learned_dataset, "--json").document["changes"] == []
 
 
+def test_a_revocation_without_effect_says_so(hansei: Hansei, learned_dataset: str) -> None:
+    head = hansei("playbook", "history", "-d", learned_dataset, "--limit", "1", "--json").lines[0]["revision"]
+    for options in ((), ("--dry-run",)):
+        shown = hansei("playbook", "revoke", "git-push-rebase", "-d", learned_dataset, *options)
+        assert shown.code == 0
+        assert shown.out == f"no bullet and no vote comes from this trajectory; revision {head} is unchanged\n"
+
+
 def test_a_dry_run_of_revoke_lists_its_effects(hansei: Hansei, learned_dataset: str) -> None:
     would = hansei("playbook", "revoke", "git-push-rebased", "-d", learned_dataset, "--dry-run")
     assert "would be removed" in would.out

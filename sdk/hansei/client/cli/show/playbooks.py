@@ -163,6 +163,8 @@ def _render_bullet_row(sign: str, style: str, bullet_id: str, bullet: pb.Bullet)
 
 def render_revocation(response: service.RevokeTrajectoryResponse, dry_run: bool) -> RenderableType:
     """Show the changes of a revocation, and the bullets that a person should check."""
+    if not (response.changes or response.votes_removed or response.entangled):
+        return Text(f"no bullet and no vote comes from this trajectory; revision {response.revision} is unchanged")
     would = "would be " if dry_run else ""
     lines: list[RenderableType] = [
         Text(
