@@ -26,13 +26,14 @@ from libs.guards.guard_trajectory import GuardTrajectory
 from libs.guards.policy import RULES, RecordedPolicy, collect_policies
 from libs.llm.client import LLMClient
 from libs.llm.connect import connect_chat
-from libs.llm.errors import ReplyNotStructured
+from libs.llm.errors import KeyMissing, ReplyNotStructured
 from libs.llm.fitting import ask_within_context
 from libs.llm.settings import LLMSettings
 from libs.llm.structured_output import parse_structured
 from libs.llm.usage import collect_usage
 
 MAX_TARGETS = 12
+_NEEDED_SETTINGS = "a chat model writes the targets; set LLM_PROVIDER, LLM_MODEL and the key of the provider"
 
 Connect = Callable[[LLMSettings], LLMClient]
 
@@ -168,8 +169,11 @@ def _generate_targets(
 ) -> dict[str, Any]:
     settings = read_settings(LLMSettings)
     if settings.is_offline:
-        raise BadSetting("no model is configured: set LLM_PROVIDER and LLM_MODEL")
-    return asyncio.run(_ask_all(requests, trajectories, settings, connect))
+        raise BadSetting(f"no model is configured: {_NEEDED_SETTINGS}")
+    try:
+        return asyncio.run(_ask_all(requests, trajectories, settings, connect))
+    except KeyMissing as error:  # its remedy is to run without a model
+        raise BadSetting(f"{error.problem}: {_NEEDED_SETTINGS}") from error
 
 
 async def _ask_all(

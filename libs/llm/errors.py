@@ -112,8 +112,8 @@ class KeyMissing(BadSetting):
     """The chosen provider needs a key, or several variables, that are empty (G-08)."""
 
     def __init__(self, *variables: str) -> None:
-        unset = f"{', '.join(variables)} {'is' if len(variables) == 1 else 'are'} not set"
-        super().__init__(f"{unset}\nSet {'it' if len(variables) == 1 else 'them'}, or {WAY_OUT}")
+        self.problem = f"{', '.join(variables)} {'is' if len(variables) == 1 else 'are'} not set"
+        super().__init__(f"{self.problem}\nSet {'it' if len(variables) == 1 else 'them'}, or {WAY_OUT}")
         self.variables = variables
 
 

@@ -364,6 +364,14 @@ def test_a_model_writes_targets_from_the_policy_and_is_asked_once_more(
     assert [item["folds"] for item in report["targets"] if item["target"] == always["target"]] == [0]
     monkeypatch.setenv("LLM_PROVIDER", "offline")
     assert "no model is configured" in hansei("guards", "from-policy", file).err
+    for name in ("LLM_PROVIDER", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name)
+    keyless = hansei("guards", "from-policy", file)
+    assert keyless.code == 1
+    assert keyless.err == (
+        "Error: OPENAI_API_KEY is not set: a chat model writes the targets; "
+        "set LLM_PROVIDER, LLM_MODEL and the key of the provider\n"
+    )
 
 
 def test_a_model_writes_targets_from_each_failed_trajectory(
