@@ -184,6 +184,7 @@ def encode(value: object) -> bytes:
         (b"[]", "holds no trajectory"),
         (b"42", "must be a JSON object"),
         (b"\xff\xfe\x00", "is not UTF-8 at byte 0"),
+        (b'{"traj": "20 bytes \xff"}', "file: 22 bytes is not UTF-8 at byte 19"),
         (b'{"traj": [NaN], "reward": 1}', "is not JSON: NaN is not a JSON number"),
         (
             b'{"traj": [' + b"9" * 4301 + b'], "reward": 1}',

@@ -189,6 +189,9 @@ def test_a_file_that_is_no_playbook_is_not_imported(hansei: Hansei, dataset: str
     outcome = hansei("playbook", "import", file, "-d", dataset, "--replace")
     assert outcome.code == 2
     assert "bullets: is missing: the file is JSON, but not a playbook" in outcome.err
+    file.write_bytes(b"")
+    (line,) = hansei("playbook", "import", file, "-d", dataset).err.splitlines()
+    assert line.startswith("Error: chunk: the file is empty; ")
 
 
 def test_each_outcome_is_one_json_line(hansei: Hansei, dataset: str, tmp_path: Path) -> None:

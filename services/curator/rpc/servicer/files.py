@@ -130,4 +130,4 @@ def _parse_file(
 
 
 def _build_invalid_file(field: str, problem: str) -> InvalidArgument:
-    return InvalidArgument(f"{field} {problem}", reason="UNREADABLE_PLAYBOOK", violations=[Violation(field, problem)])
+    return InvalidArgument(f"{field}: {problem}", reason="UNREADABLE_PLAYBOOK", violations=[Violation(field, problem)])

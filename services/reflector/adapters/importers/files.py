@@ -151,9 +151,7 @@ def _decode(content: bytes) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise MalformedTrajectory(
-            "file", content[error.start : error.start + 8], f"is not UTF-8 at byte {error.start}"
-        ) from error
+        raise MalformedTrajectory("file", content, f"is not UTF-8 at byte {error.start}") from error
 
 
 def split_records(content: bytes) -> Iterator[Record]:
