@@ -255,6 +255,16 @@ class TestConfigInit:
         assert [file.name for file in tmp_path.iterdir()] == ["here.toml"]
 
 
+def test_demo_of_other_trajectories_asks_nothing_about_datasets_that_it_did_not_learn(tmp_path: Path) -> None:
+    copy_trajectories(tmp_path, "mine", "git-push-forced", "git-push-rebased")
+    command = [*HANSEI, "demo", "--trajectories", str(tmp_path)]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert "2 trajectories in " in ran.stdout
+    assert "Search" not in ran.stdout
+    assert max(map(len, ran.stdout.splitlines())) < 500
+
+
 def test_demo_shows_the_loop_and_leaves_nothing_behind(tmp_path: Path) -> None:
     ran = subprocess.run([*HANSEI, "demo", "--json"], cwd=tmp_path, env=environment(), capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr

@@ -49,10 +49,16 @@ def _show_story(client: Client, records: Sequence[TrajectoryRecord]) -> None:
     with progress_bar("learning", len(records), create_console()) as set_completed:
         for chapter in play_chapters(client, records):
             if chapters and isinstance(chapters[-1], LearnOutcome) and not isinstance(chapter, LearnOutcome):
-                outcomes = [outcome for outcome in chapters if isinstance(outcome, LearnOutcome)]
-                create_console().print(show.render_summary(outcomes, time.monotonic() - start), Text())
+                _show_summary(chapters, start)
             if not chapters or type(chapters[-1]) is not type(chapter):
                 create_console().print(story.render_heading(chapter))
             create_console().print(story.render_chapter(chapter))
             chapters.append(chapter)
             set_completed(len(chapters))
+    if chapters and isinstance(chapters[-1], LearnOutcome):
+        _show_summary(chapters, start)
+
+
+def _show_summary(chapters: Sequence[Chapter], start: float) -> None:
+    outcomes = [chapter for chapter in chapters if isinstance(chapter, LearnOutcome)]
+    create_console().print(show.render_summary(outcomes, time.monotonic() - start), Text())

@@ -78,7 +78,10 @@ def read_folder(client: Client, folder: Path) -> list[TrajectoryRecord]:
 
 
 def play_chapters(client: Client, records: Sequence[TrajectoryRecord]) -> Iterator[Chapter]:
-    """Run the demo and yield its chapters: the learned trajectories, two queries, an answer, the second trajectory."""
+    """Run the demo and yield its chapters: the learned trajectories, two queries, an answer, the second trajectory.
+
+    Queries about a dataset of which nothing was learned are left out.
+    """
     revisions: dict[str, int] = {}
     for record in records:
         if record.trajectory.id != SECOND_TRAJECTORY:
@@ -91,11 +94,13 @@ def play_chapters(client: Client, records: Sequence[TrajectoryRecord]) -> Iterat
             revisions[dataset] = revision or revisions.get(dataset, 0)
             yield outcome
     for dataset, query in QUERIES:
-        yield _search(client, dataset, query, revisions)
+        if dataset in revisions:
+            yield _search(client, dataset, query, revisions)
     dataset, query = QUESTION
-    yield AnswerChapter(dataset, query, client.ask(dataset, query, min_revision=revisions.get(dataset, 0)))
+    if dataset in revisions:
+        yield AnswerChapter(dataset, query, client.ask(dataset, query, min_revision=revisions[dataset]))
     for record in records:
-        if record.trajectory.id == SECOND_TRAJECTORY:
+        if record.trajectory.id == SECOND_TRAJECTORY and record.trajectory.dataset in revisions:
             yield _reuse(client, record, revisions)
 
 

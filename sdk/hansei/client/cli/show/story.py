@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
+from rich.constrain import Constrain
 from rich.rule import Rule
 from rich.text import Text
 
@@ -18,11 +19,13 @@ HEADINGS = {
     AnswerChapter: "3  Answer: from the bullets that search returned",
     ReuseChapter: "4  Learn again: a trajectory that was served a bullet votes on it",
 }
+HEADING_WIDTH = 100
 
 
 def render_heading(chapter: Chapter) -> RenderableType:
     """Show the heading of the chapters of one kind in the demo."""
-    return Group(Rule(Text(HEADINGS[type(chapter)], "bold"), align="left", style=FAINT), Text())
+    rule = Rule(Text(HEADINGS[type(chapter)], "bold"), align="left", style=FAINT)
+    return Group(Constrain(rule, HEADING_WIDTH), Text())  # a pipe has lines of any length
 
 
 def render_chapter(chapter: Chapter) -> RenderableType:
