@@ -194,6 +194,28 @@ def test_a_file_that_is_no_playbook_is_not_imported(hansei: Hansei, dataset: str
     assert line.startswith("Error: chunk: the file is empty; ")
 
 
+def test_the_summary_claims_no_review_of_changes_that_the_same_command_confirmed(
+    hansei: Hansei, dataset: str, tmp_path: Path
+) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "pay", "arguments": "{}"}}
+    file = tmp_path / "pay.jsonl"
+    conversations = (
+        [
+            {"role": "user", "content": f"Pay the {fee} fee"},
+            {"role": "assistant", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "1", "content": "error E7: bad amount"},
+            {"role": "assistant", "content": "It did not work."},
+        ]
+        for fee in ("gym", "library", "parking")
+    )
+    file.write_text("\n".join(json.dumps({"messages": messages}) for messages in conversations), encoding="utf-8")
+    learned = hansei("learn", file, "-d", dataset, "--jobs", "1")
+    assert learned.code == 0, learned.err
+    review = f"hansei playbook review --dataset {dataset}"
+    assert f"1 change was held for review; see which still wait: {review}" in learned.out
+    assert hansei(*review.split()[1:]).out == "No changes are pending.\n"
+
+
 def test_each_outcome_is_one_json_line(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
     (file,) = copy_trajectories(tmp_path, dataset, "git-push-rebased")
     (line,) = hansei("learn", file, "--json").lines

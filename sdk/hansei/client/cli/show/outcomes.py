@@ -160,7 +160,7 @@ def _count_effects(outcomes: Sequence[LearnOutcome]) -> tuple[int, int, int, int
 
 
 def render_summary(outcomes: Sequence[LearnOutcome], seconds: float) -> RenderableType:
-    """Show the effects on each dataset, one a line, and the command that shows the changes that wait for review."""
+    """Show the effects on each dataset, one a line, and the command that lists the changes that wait for review."""
     repeated = sum(outcome.response is not None and outcome.response.already_learned for outcome in outcomes)
     table = make_score_table("dataset", "trajectories", "insights", "added", "updated", "deleted", "votes", "revision")
     reviews = []
@@ -173,7 +173,11 @@ def render_summary(outcomes: Sequence[LearnOutcome], seconds: float) -> Renderab
         numbers = (len(of_dataset), insights, *_count_effects(new), revision)
         table.add_row(dataset, *map(str, numbers))
         if pending := sum(len(outcome.response.curation.pending) for outcome in new if outcome.response):
-            reviews.append(Text(f"{_format_pending(pending)}: hansei playbook review --dataset {dataset}", CHANGED))
+            # A later trajectory of the same command may have confirmed some of them.
+            changes = f"{count_noun(pending, 'change')} {'was' if pending == 1 else 'were'} held for review"
+            reviews.append(
+                Text(f"{changes}; see which still wait: hansei playbook review --dataset {dataset}", CHANGED)
+            )
     remark = f"; {repeated} already learned" if repeated else ""
     usage = format_usage(*(outcome.response.usage for outcome in outcomes if outcome.response is not None))
     if any(outcome.response is not None and outcome.response.reflection.model == OFFLINE for outcome in outcomes):
