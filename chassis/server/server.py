@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -68,7 +69,8 @@ class Server:
                 require_plaintext_allowed("grpc", address, "HANSEI_LISTEN_ADDRESS", self._settings.plaintext_kinds)
                 port = self._grpc.add_insecure_port(address)
         except RuntimeError as error:
-            raise BadSetting(f"HANSEI_LISTEN_ADDRESS: cannot listen on {address!r}: {error}") from error
+            reason = _find_bind_failure(address) or error
+            raise BadSetting(f"HANSEI_LISTEN_ADDRESS: cannot listen on {address!r}: {reason}") from error
         return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
 
     def describe_own(self, address: str) -> OwnServer:
@@ -83,7 +85,8 @@ class Server:
         try:
             self._for_probes.add_insecure_port(address)
         except RuntimeError as error:
-            raise BadSetting(f"HANSEI_HEALTH_ADDRESS: cannot listen on {address!r}: {error}") from error
+            reason = _find_bind_failure(address) or error
+            raise BadSetting(f"HANSEI_HEALTH_ADDRESS: cannot listen on {address!r}: {reason}") from error
 
     def register(self, services: Sequence[Service]) -> None:
         """Register services; call it before `start`."""
@@ -146,6 +149,18 @@ class Server:
         await self._grpc.stop(grace)
         if self._for_probes is not None:
             await self._for_probes.stop(0)
+
+
+def _find_bind_failure(address: str) -> str:
+    """Return the reason why nothing can listen on `host:port`, which gRPC does not tell; empty if it is unknown."""
+    host, _, port = address.rpartition(":")
+    try:
+        family, kind, protocol, _, target = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.bind(target)
+    except OSError as error:
+        return error.strerror or ""
+    return ""
 
 
 def _read_callers(settings: ServiceSettings, certificates: Certificates | None) -> Callers | None:

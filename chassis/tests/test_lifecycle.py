@@ -201,7 +201,9 @@ async def test_a_process_whose_port_is_taken_exits_with_1(start_probe: Serve) ->
         complaint = (await process.output_reader.read()).decode()
 
         assert await process.read_rest() == 1
-        assert "HANSEI_LISTEN_ADDRESS: cannot listen" in complaint
+        line = complaint.splitlines()[-1]
+        assert line.startswith("HANSEI_LISTEN_ADDRESS: cannot listen on ")
+        assert line.endswith(": Address already in use")
         assert "Traceback" not in complaint
 
 
