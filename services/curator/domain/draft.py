@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from services.curator.domain.ids import create_id
+from services.curator.domain.ids import create_id, parse_number
 from services.curator.domain.log import SlotChange, Stamp, StoredBullet
 from services.curator.domain.playbook import Bullet, Source, hash_content
 
@@ -19,8 +19,8 @@ class DatasetView(Protocol):
     bullets: int
     next_slot: int
 
-    def find_bullets_with_id(self, bullet_id: str) -> Sequence[StoredBullet]:
-        """Return the bullets with this id, in playbook order."""
+    def find_bullets_with_ids(self, bullet_ids: Sequence[str]) -> Sequence[StoredBullet]:
+        """Return the bullets with these ids; those with the same id are in playbook order."""
         ...
 
     def find_bullets_with_fingerprint(self, fingerprint: str) -> Sequence[StoredBullet]:
@@ -39,8 +39,8 @@ class DatasetView(Protocol):
         """Return the revision after `revision` that removed the bullet with this id, None if none did."""
         ...
 
-    def has_vote(self, slot: int, trajectory: str, round_: int) -> bool:
-        """Return True if this vote is already counted."""
+    def find_ballots(self, trajectory: str) -> Sequence[Ballot]:
+        """Return the votes of one trajectory that were not withdrawn."""
         ...
 
 
@@ -77,6 +77,8 @@ class Draft:
         self._next_number: int | None = None
         self._before: dict[int, StoredBullet | None] = {}
         self._now: dict[int, StoredBullet | None] = {}
+        self._read_by_id: dict[str, list[StoredBullet]] = {}
+        self._read_votes: dict[str, set[tuple[int, str, int]]] = {}
         self._slots_by_id: dict[str, set[int]] = {}
         self._slots_by_fingerprint: dict[str, set[int]] = {}
 
@@ -91,9 +93,17 @@ class Draft:
         """Return True if the draft has neither a change nor a vote."""
         return not (self.changes or self.cast_ballots or self.withdrawn_ballots)
 
+    def read_bullets(self, bullet_ids: Iterable[str]) -> None:
+        """Read the bullets with these ids at once; `find` then needs no read of its own."""
+        unread = sorted(set(bullet_ids) - self._read_by_id.keys())
+        self._read_by_id |= {bullet_id: [] for bullet_id in unread}
+        for stored in self.view.find_bullets_with_ids(unread) if unread else ():
+            self._read_by_id[stored.bullet.id].append(stored)
+
     def find(self, bullet_id: str) -> StoredBullet | None:
         """Return the first bullet with this id (C-21)."""
-        return self._find_first(self.view.find_bullets_with_id(bullet_id), self._slots_by_id.get(bullet_id, ()))
+        self.read_bullets([bullet_id])
+        return self._find_first(self._read_by_id[bullet_id], self._slots_by_id.get(bullet_id, ()))
 
     def find_duplicate(self, content: str) -> StoredBullet | None:
         """Return the first bullet with exactly this content."""
@@ -175,7 +185,9 @@ class Draft:
         key = (stored.slot, trajectory, round_)
         if key in self.cast_ballots:
             return True
-        return key not in self.withdrawn_ballots and self.view.has_vote(*key)
+        if trajectory not in self._read_votes:
+            self._read_votes[trajectory] = {ballot.key for ballot in self.view.find_ballots(trajectory)}
+        return key in self._read_votes[trajectory] and key not in self.withdrawn_ballots
 
     def _add_votes(self, stored: StoredBullet, helpful: int, harmful: int) -> StoredBullet:
         bullet = stored.bullet
@@ -198,7 +210,9 @@ class Draft:
             self._slots_by_fingerprint[hash_content(stored.bullet.content)].discard(slot)
 
     def _is_used(self, bullet_id: str) -> bool:
-        return bool(self._slots_by_id.get(bullet_id)) or bool(self.view.find_bullets_with_id(bullet_id))
+        # A number beyond the highest one is free in the view, unless it is too long to be counted.
+        is_used_in_view = parse_number(bullet_id) is None and bool(self.view.find_bullets_with_ids([bullet_id]))
+        return is_used_in_view or bool(self._slots_by_id.get(bullet_id))
 
     def _find_first(self, bullets: Sequence[StoredBullet], changed_slots: Iterable[int]) -> StoredBullet | None:
         """Return the first of the unchanged bullets of the view and of the changed ones of the draft."""

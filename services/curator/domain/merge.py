@@ -33,6 +33,7 @@ def count_votes(draft: Draft, votes: Sequence[Vote], *, is_reliable: bool = True
     A vote of a trajectory with a self-reported outcome is reported and not counted; the trajectory may vote again when
     its outcome is confirmed.
     """
+    draft.read_bullets(vote.bullet_id for vote in votes)
     return [_count_vote(draft, vote, is_reliable) for vote in votes]
 
 
@@ -67,6 +68,7 @@ class MergeTerms:
 
 def merge_deltas(draft: Draft, proposals: Sequence[Proposal], terms: MergeTerms | None = None) -> list[Operation]:
     """Apply the proposals one after the other against the draft (C-61)."""
+    draft.read_bullets(proposal.delta.bullet_id for proposal in proposals if proposal.delta.bullet_id)
     removed: set[str] = set()
     return [_merge(draft, proposal, terms or MergeTerms(), removed) for proposal in proposals]
 

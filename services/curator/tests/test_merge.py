@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.curator.domain.curation import DeltaContextItem, Proposal, Vote, VoteTag, summarize_deltas
-from services.curator.domain.draft import Draft
+from services.curator.domain.draft import Ballot, Draft
 from services.curator.domain.ids import build_slug, create_id, parse_number
 from services.curator.domain.log import Stamp, StoredBullet
 from services.curator.domain.merge import MergeTerms, count_votes, merge_deltas
@@ -34,8 +35,8 @@ class PlaybookView(Snapshot):
         super().__init__("d", revision, stored)
         self.next_slot = len(stored)
 
-    def find_bullets_with_id(self, bullet_id: str) -> Sequence[StoredBullet]:
-        return [stored for stored in self.slots.values() if stored.bullet.id == bullet_id]
+    def find_bullets_with_ids(self, bullet_ids: Sequence[str]) -> Sequence[StoredBullet]:
+        return [stored for stored in self.slots.values() if stored.bullet.id in bullet_ids]
 
     def find_bullets_with_fingerprint(self, fingerprint: str) -> Sequence[StoredBullet]:
         return [stored for stored in self.slots.values() if hash_content(stored.bullet.content) == fingerprint]
@@ -46,8 +47,8 @@ class PlaybookView(Snapshot):
     def find_removal_after(self, bullet_id: str, revision: int) -> int | None:
         return None
 
-    def has_vote(self, slot: int, trajectory: str, round_: int) -> bool:
-        return False
+    def find_ballots(self, trajectory: str) -> Sequence[Ballot]:
+        return []
 
 
 def find_highest_number(ids: Iterable[str]) -> int:
@@ -142,6 +143,12 @@ def test_a_number_above_five_digits_is_written_whole() -> None:  # C-68, C-71
 
 def test_a_taken_id_becomes_a_uuid() -> None:  # C-73
     assert create_id("general", 1, lambda _: True, lambda: "a-uuid") == "a-uuid"
+
+
+def test_a_taken_id_whose_number_is_too_long_to_be_counted_becomes_a_uuid() -> None:  # C-73
+    draft = draft_of(playbook(bullet(f"er-{10**18 - 1}"), bullet(f"er-{10**18}")))
+    [operation] = merge_deltas(draft, [delta("ADD", section="error_recovery")])
+    assert uuid.UUID(operation.bullet_id)
 
 
 def test_ids_of_a_batch_are_not_given_out_again_after_a_delete() -> None:  # C-72

@@ -7,7 +7,9 @@ import itertools
 import sqlite3
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -201,6 +203,44 @@ async def test_positions_are_places_in_the_playbook(store: SqlPlaybookStore) -> 
     assert [change.position for change in deleted.changes] == [2, 3, 9]
     assert [change.position for change in updated.changes] == [8, 27]
     assert (await bullets(store))[8].content == "twelve"
+
+
+async def test_positions_count_the_bullets_before_each_change_of_a_revision(store: SqlPlaybookStore) -> None:
+    await apply(store, *(delta("ADD", content=f"lesson {number}") for number in range(6)))
+    await apply(store, delta("DELETE", "gene-00002"))
+    edits = [delta("UPDATE", "gene-00006", "six"), delta("DELETE", "gene-00004"), delta("UPDATE", "gene-00001", "one")]
+    await apply(store, *edits)
+    [revision] = await store.list_revisions_after("d", 2, 10)
+    assert [(change.bullet_id, change.position) for change in revision.changes] == [
+        ("gene-00001", 0),
+        ("gene-00004", 2),
+        ("gene-00006", 3),
+    ]
+
+
+async def test_a_commit_takes_as_many_statements_for_ten_votes_as_for_one(store: SqlPlaybookStore) -> None:
+    await apply(store, *(delta("ADD", content=f"lesson {number}") for number in range(20)))
+    statements: list[str] = []
+    plans: list[str] = []
+
+    def explain(_connection: Any, cursor: Any, statement: str, parameters: Any, _context: Any, is_many: bool) -> None:
+        statements.append(statement)
+        if statement.startswith("SELECT bullet.body") or "FROM vote" in statement:
+            steps = cursor.connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
+            plans.extend(step[3] for step in steps)
+
+    counts: list[int] = []
+    event.listen(store.database.write_engine, "before_cursor_execute", explain)
+    for number in (1, 10):
+        votes = [Vote(f"gene-000{index:02d}", "helpful", f"run-{number}") for index in range(1, number + 1)]
+        served = frozenset(vote.bullet_id for vote in votes)
+        batch = EditBatch(ORIGIN, [delta("ADD", content=f"new {number}")], votes, served=served)
+        statements.clear()
+        await store.write("d", partial(commit, batch=batch))
+        counts.append(len(statements))
+    assert counts == [11, 11], statements
+    assert len(plans) == 6
+    assert all(plan.startswith("SEARCH ") and "(dataset=? AND " in plan for plan in plans), plans
 
 
 async def test_a_repeated_request_gets_the_stored_answer(store: SqlPlaybookStore) -> None:

@@ -166,6 +166,7 @@ class _DuplicateFinder:
     def _select_candidates(self, draft: Draft) -> WordNeighbours:
         """Return the index of the candidates, with the bullets that this batch added."""
         if self._neighbours is None:
+            draft.read_bullets(self._served)
             served = (draft.find(bullet_id) for bullet_id in sorted(self._served))
             candidates = {stored.slot: stored for stored in served if stored is not None}
             if self._threshold is not None:

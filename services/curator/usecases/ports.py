@@ -86,9 +86,6 @@ class DatasetTransaction(DatasetView, Protocol):
     def list_changes_in(self, revisions: Sequence[int]) -> list[SlotChange]:
         """Return the changes of these revisions, in log order."""
 
-    def find_ballots(self, trajectory: str) -> list[Ballot]:
-        """Return the votes of one trajectory that were not withdrawn."""
-
     def list_ballots_since(self, revision: int) -> list[Ballot]:
         """Return the votes after `revision` that were not withdrawn."""
 

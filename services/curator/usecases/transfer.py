@@ -81,8 +81,7 @@ class _Import:
         if all_of_them:
             present = self.dataset.list_bullets()
         elif self.dataset.bullets:
-            ids = dict.fromkeys(bullet.id for bullet in bullets)
-            present = [stored for bullet_id in ids for stored in self.dataset.find_bullets_with_id(bullet_id)]
+            present = self.dataset.find_bullets_with_ids(list({bullet.id for bullet in bullets}))
         else:
             present = []
         for stored in present:

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Table, bindparam, func, select, update
+from sqlalchemy import BigInteger, Connection, Table, bindparam, func, select, update
 
 from libs.embedding.store import insert_embeddings
 from libs.llm.tokens import estimate_tokens
@@ -30,8 +30,7 @@ from services.curator.domain.review import PendingChange, hold_evidence
 from services.curator.usecases.embed_new_texts import NewEmbeddings
 
 _POSITIONS_BY_COUNT = 16
-"""Positions that are counted by range scans; for more of them, reading all slots once is cheaper."""
-
+"""Positions that the database counts; for more of them, reading all slots is cheaper."""
 
 _DROP_BULLET = schema.bullet.delete().where(
     schema.bullet.c.dataset == bindparam("of_dataset"), schema.bullet.c.slot == bindparam("in_slot")
@@ -51,11 +50,6 @@ _WITHDRAW_VOTES = (
 _WITHDRAW_VOTE = _WITHDRAW_VOTES.where(
     schema.vote.c.trajectory == bindparam("of_trajectory"), schema.vote.c.round == bindparam("in_round")
 )
-_BEFORE_SLOT = (
-    select(func.count())
-    .select_from(schema.bullet)
-    .where(schema.bullet.c.dataset == bindparam("of_dataset"), schema.bullet.c.slot < bindparam("in_slot"))
-)
 _ADVANCE = (
     update(schema.dataset)
     .where(schema.dataset.c.name == bindparam("of_dataset"))
@@ -71,6 +65,15 @@ def _build_upsert(dialect: str, table: Table) -> Any:
     statement = get_insert(dialect)(table)
     others = {column.name: statement.excluded[column.name] for column in table.c if not column.primary_key}
     return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=others)
+
+
+@cache
+def _build_counts(slots: int) -> Any:
+    """Return the query of the numbers of bullets before `slots` slots, `slot_0` and so on, in ascending order."""
+    bounds = [bindparam(f"slot_{index}", type_=BigInteger) for index in range(slots)]
+    column = schema.bullet.c.slot
+    counts = select(*(func.count().filter(column < bound) for bound in bounds))
+    return counts.where(schema.bullet.c.dataset == bindparam("of_dataset"), column < bounds[-1])
 
 
 class SqlDatasetTransaction(LockedDataset):
@@ -252,11 +255,12 @@ class SqlDatasetTransaction(LockedDataset):
         appended = [change.slot for change in changes if change.slot >= self.next_slot]
         ranks = {slot: bullets_after - len(appended) + index for index, slot in enumerate(appended)}
         inner = [change.slot for change in changes if change.slot < self.next_slot]
-        if len(inner) <= _POSITIONS_BY_COUNT:
-            for slot in inner:
-                key = {"of_dataset": self.dataset, "in_slot": slot}
-                ranks[slot] = self._connection.execute(_BEFORE_SLOT, key).scalar() or 0
+        if not inner:
             return ranks
+        if len(inner) <= _POSITIONS_BY_COUNT:
+            key = {"of_dataset": self.dataset} | {f"slot_{index}": slot for index, slot in enumerate(inner)}
+            counts = self._connection.execute(_build_counts(len(inner)), key).one()
+            return ranks | dict(zip(inner, counts, strict=True))
         table = schema.bullet
         slots = self._connection.execute(select(table.c.slot).where(table.c.dataset == self.dataset)).scalars()
         standing = sorted(slots)

@@ -21,17 +21,18 @@ from services.curator.domain.review import PendingChange
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 _DATASET = bindparam("of_dataset", type_=Text)
 _HEAD = select(schema.dataset).where(schema.dataset.c.name == _DATASET).with_for_update()
-_ALL = select(schema.bullet.c.body).where(schema.bullet.c.dataset == _DATASET).order_by(schema.bullet.c.slot)
-_WITH_ID = _ALL.where(schema.bullet.c.bullet_id == bindparam("id"))
-_WITH_FINGERPRINT = _ALL.where(schema.bullet.c.fingerprint == bindparam("fingerprint"))
-_HIGHEST = select(func.max(schema.bullet.c.number)).where(schema.bullet.c.dataset == _DATASET)
-_STANDING_VOTE = select(schema.vote.c.cast_in).where(
-    schema.vote.c.dataset == _DATASET,
-    schema.vote.c.slot == bindparam("in_slot"),
-    schema.vote.c.trajectory == bindparam("of_trajectory"),
-    schema.vote.c.round == bindparam("in_round"),
-    schema.vote.c.withdrawn_in.is_(None),
+_BULLETS = select(schema.bullet.c.body).where(schema.bullet.c.dataset == _DATASET)
+_ALL = _BULLETS.order_by(schema.bullet.c.slot)
+# The order of the index: SQLite would read all bullets to have them in another order.
+_WITH_IDS = _BULLETS.where(schema.bullet.c.bullet_id.in_(bindparam("ids", expanding=True))).order_by(
+    schema.bullet.c.bullet_id, schema.bullet.c.slot
 )
+_WITH_FINGERPRINT = _ALL.where(schema.bullet.c.fingerprint == bindparam("fingerprint"))
+_STANDING_VOTES = select(schema.vote).where(schema.vote.c.dataset == _DATASET, schema.vote.c.withdrawn_in.is_(None))
+_STANDING_VOTES_OF_TRAJECTORY = _STANDING_VOTES.where(schema.vote.c.trajectory == bindparam("of_trajectory"))
+_HIGHEST = select(func.max(schema.bullet.c.number)).where(schema.bullet.c.dataset == _DATASET)
+_IDS_PER_STATEMENT = 500
+"""SQLite's limit of variables in a statement, with a margin."""
 
 
 class LockedDataset:
@@ -56,9 +57,11 @@ class LockedDataset:
         self._created_at: str = row.created_at if row.revision > row.deleted_revision else ""
         self._policy: Policy | None = row.policy
 
-    def find_bullets_with_id(self, bullet_id: str) -> Sequence[StoredBullet]:
-        """Return the bullets with this id, in playbook order."""
-        return self._select_bullets(_WITH_ID, id=bullet_id)
+    def find_bullets_with_ids(self, bullet_ids: Sequence[str]) -> Sequence[StoredBullet]:
+        """Return the bullets with these ids; those with the same id are in playbook order."""
+        starts = range(0, len(bullet_ids), _IDS_PER_STATEMENT)
+        parts = (bullet_ids[start : start + _IDS_PER_STATEMENT] for start in starts)
+        return [stored for part in parts for stored in self._select_bullets(_WITH_IDS, ids=part)]
 
     def find_bullets_with_fingerprint(self, fingerprint: str) -> Sequence[StoredBullet]:
         """Return the bullets whose content has this fingerprint, in playbook order."""
@@ -82,11 +85,6 @@ class LockedDataset:
             table.c.after.is_(None),
         )
         return self._connection.execute(query).scalar()
-
-    def has_vote(self, slot: int, trajectory: str, round_: int) -> bool:
-        """Return True if this vote is already counted."""
-        key = {"of_dataset": self.dataset, "in_slot": slot, "of_trajectory": trajectory, "in_round": round_}
-        return self._connection.execute(_STANDING_VOTE, key).first() is not None
 
     @property
     def policy(self) -> Policy:
@@ -139,30 +137,27 @@ class LockedDataset:
 
     def find_ballots(self, trajectory: str) -> list[Ballot]:
         """Return the votes of one trajectory that were not withdrawn."""
-        table = schema.vote
-        return self._select_ballots(table.c.trajectory == trajectory, table.c.withdrawn_in.is_(None))
+        return self._select_ballots(_STANDING_VOTES_OF_TRAJECTORY, of_trajectory=trajectory)
 
     def list_ballots_since(self, revision: int) -> list[Ballot]:
         """Return the votes after `revision` that were not withdrawn."""
-        table = schema.vote
-        return self._select_ballots(table.c.cast_in > revision, table.c.withdrawn_in.is_(None))
+        return self._select_ballots(_STANDING_VOTES.where(schema.vote.c.cast_in > revision))
 
     def list_ballots_withdrawn_since(self, revision: int) -> list[Ballot]:
         """Return the votes that stood at `revision` and were withdrawn after it."""
         table = schema.vote
-        return self._select_ballots(table.c.cast_in <= revision, table.c.withdrawn_in > revision)
+        query = select(table).where(table.c.dataset == _DATASET)
+        return self._select_ballots(query.where(table.c.cast_in <= revision, table.c.withdrawn_in > revision))
 
     def list_ballots_on(self, slot: int) -> list[Ballot]:
         """Return the standing votes on one bullet."""
-        return self._select_ballots(schema.vote.c.slot == slot, schema.vote.c.withdrawn_in.is_(None))
+        return self._select_ballots(_STANDING_VOTES.where(schema.vote.c.slot == slot))
 
     def list_bullets_with_ballots(self, dataset: str) -> list[tuple[StoredBullet, list[Ballot]]]:
         """Return the bullets of another dataset, in its order, with their standing votes."""
-        votes = schema.vote
-        query = select(votes).where(votes.c.dataset == dataset, votes.c.withdrawn_in.is_(None))
         ballots: dict[int, list[Ballot]] = {}
-        for row in self._connection.execute(query.order_by(votes.c.slot, votes.c.trajectory, votes.c.round)):
-            ballots.setdefault(row.slot, []).append(_build_ballot(row))
+        for ballot in self._select_ballots(_STANDING_VOTES, of_dataset=dataset):
+            ballots.setdefault(ballot.slot, []).append(ballot)
         bullets = self._connection.execute(_ALL, {"of_dataset": dataset}).scalars()
         return [(stored, ballots.get(stored.slot, [])) for stored in bullets]
 
@@ -190,18 +185,14 @@ class LockedDataset:
             raise LookupError(f"dataset {self.dataset} was deleted while it was created: send the request again")
         return row
 
-    def _select_bullets(self, query: Select[Any], **values: str) -> list[StoredBullet]:
+    def _select_bullets(self, query: Select[Any], **values: object) -> list[StoredBullet]:
         return list(self._connection.execute(query, {"of_dataset": self.dataset, **values}).scalars())
 
     def _select_changes(self, condition: ColumnElement[bool]) -> list[SlotChange]:
         return select_changes(self._connection, self.dataset, condition)
 
-    def _select_ballots(self, *conditions: ColumnElement[bool]) -> list[Ballot]:
-        table = schema.vote
-        query = select(table).where(table.c.dataset == self.dataset, *conditions)
-        rows = self._connection.execute(query.order_by(table.c.slot, table.c.trajectory, table.c.round))
-        return [_build_ballot(row) for row in rows]
-
-
-def _build_ballot(row: Row[tuple[object, ...]]) -> Ballot:
-    return Ballot(row.slot, row.trajectory, row.round, row.helpful, row.harmful, row.reason)
+    def _select_ballots(self, query: Select[Any], **values: str) -> list[Ballot]:
+        rows = self._connection.execute(query, {"of_dataset": self.dataset, **values})
+        ballots = (Ballot(row.slot, row.trajectory, row.round, row.helpful, row.harmful, row.reason) for row in rows)
+        # Sorted here: to have them in this order, SQLite would read all votes of the dataset.
+        return sorted(ballots, key=lambda ballot: ballot.key)

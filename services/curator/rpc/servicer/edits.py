@@ -203,7 +203,7 @@ class PlaybookEdits:
 
 def _build_message_with_bullet(transaction: DatasetTransaction, change: PendingChange) -> review_pb2.PendingChange:
     delta = change.proposal.delta
-    stored = transaction.find_bullets_with_id(delta.bullet_id) if delta.bullet_id and delta.type != "ADD" else []
+    stored = transaction.find_bullets_with_ids([delta.bullet_id]) if delta.bullet_id and delta.type != "ADD" else []
     return convert.encode_pending_change(change, stored[0].bullet if stored else None)
 
 
