@@ -17,7 +17,7 @@ from libs.storage.engines import get_insert
 from libs.storage.idempotency import IdempotencyKey
 from services.curator.adapters.sql import queries, schema
 from services.curator.adapters.sql.locked_dataset import LockedDataset
-from services.curator.adapters.sql.notifications import notify
+from services.curator.adapters.sql.notifications import NOTIFY
 from services.curator.adapters.sql.queries import require_datasets
 from services.curator.domain.curation import Operation, VoteOutcome
 from services.curator.domain.draft import Draft
@@ -57,6 +57,7 @@ _ADVANCE = (
         {name: bindparam(name) for name in ("revision", "bullets", "retired", "next_slot", "committed", "updated_at")}
     )
 )
+_ADVANCE_BY_DIALECT = {"sqlite": _ADVANCE, "postgresql": _ADVANCE.returning(NOTIFY)}
 
 
 @cache
@@ -130,7 +131,6 @@ class SqlDatasetTransaction(LockedDataset):
         self._write_log(revision)
         self._retired += sum(_is_retired(change.after) - _is_retired(change.before) for change in changes)
         self._advance(draft)
-        notify(self._connection, self.dataset, revision.number)
         self.revisions.append(revision)
         return revision
 
@@ -312,7 +312,7 @@ class SqlDatasetTransaction(LockedDataset):
             "committed": self._committed,
             "updated_at": draft.stamp.at.isoformat(),
         }
-        self._connection.execute(_ADVANCE, values)
+        self._connection.execute(_ADVANCE_BY_DIALECT[self._connection.dialect.name], values)
 
 
 def _is_retired(stored: StoredBullet | None) -> bool:

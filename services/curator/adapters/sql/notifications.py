@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlalchemy import URL, Connection, text
+from sqlalchemy import URL, Text, cast, func
 
 from chassis.logging import get_logger
 from chassis.retry import RetryPolicy
+from services.curator.adapters.sql import schema
 
 CHANNEL = "hansei_playbook"
 RECONNECT = RetryPolicy(attempts=None, first_pause=0.5, longest_pause=5.0)
 
-_NOTIFY = text("SELECT pg_notify(:channel, :notice)")
+NOTIFY = func.pg_notify(CHANNEL, schema.dataset.c.name + " " + cast(schema.dataset.c.revision, Text))
+"""Notifies listeners of the revision of a dataset when, and only when, the transaction is committed."""
+
 _log = get_logger(__name__)
-
-
-def notify(connection: Connection, dataset: str, revision: int) -> None:
-    """Notify listeners of a revision when, and only when, the transaction is committed."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(_NOTIFY, {"channel": CHANNEL, "notice": f"{dataset} {revision}"})
 
 
 async def listen(url: URL, on_commit: Callable[[str, int], None]) -> None:
