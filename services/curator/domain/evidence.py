@@ -49,8 +49,6 @@ class Observation:
     others: tuple[str, ...] = ()
     language: Language = "en"
     """The language of the request."""
-    is_last: bool = False
-    """True if the trajectory ends with a call of the operation, and this call worked."""
 
     @property
     def values(self) -> Mapping[str, str]:
@@ -60,7 +58,10 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """The request of a trajectory that passed, and its calls without the failed ones, with the operation of each."""
+    """The request of a trajectory that passed, and its calls without the failed ones, with the operation of each.
+
+    It belongs to the record of the operation that it ends with.
+    """
 
     task: str
     trajectory: str
@@ -142,7 +143,6 @@ def _build_observations(operation: str, reflection: Reflection) -> Iterable[Obse
             between=() if fixed is None else _list_others(calls[position + 1 : call.repaired_by], operation),
             others=tuple(worked)[:MAX_OPERATIONS],
             language=detect_language(reflection.query),
-            is_last=calls[-1].operation == operation and not calls[-1].error,
         )
 
 
@@ -188,13 +188,10 @@ def _nest(arguments: str) -> str:
 
 
 def _select_examples(operation: str, examples: Iterable[Example]) -> tuple[Example, ...]:
-    """Return the examples of an operation with the fewest calls, one of each task; earlier ones first.
-
-    A trajectory in which no call of the operation worked is no example of it.
-    """
+    """Return the examples with the fewest calls that end with an operation, one of each task; earlier ones first."""
     by_task: dict[str, Example] = {}
     for example in sorted(examples, key=lambda example: len(example.calls)):
-        if len(example.calls) <= _MAX_CALLS_SHOWN and operation in example.operations:
+        if len(example.calls) <= _MAX_CALLS_SHOWN and example.operations[-1:] == (operation,):
             by_task.setdefault(example.task, example)
     return tuple(by_task.values())[:MAX_EXAMPLES]
 

@@ -18,7 +18,6 @@ from services.curator.domain.decided_values import find_decisions, name_argument
 from services.curator.domain.evidence import Evidence, Observation, count_tasks, list_argument_names, parse_arguments
 from services.curator.domain.playbook import Source
 from services.curator.domain.significance import calculate_chance, select_significant
-from services.curator.domain.worked_examples import select_worked_examples
 
 MIN_TASKS = 2
 MIN_ERRORS = 2
@@ -52,8 +51,6 @@ class GeneralLesson:
     other_operation: str = ""
     """The operation whose presence or absence separates failed trajectories; `chance` is the probability by chance."""
     chance: float = 1.0
-    example: str = ""
-    """The text of an example without its heading: one trajectory may be the example of several operations."""
     errors: tuple[str, ...] = ()
     """The errors that the lesson explains in the place of lessons on each."""
     is_report: bool = False
@@ -67,10 +64,7 @@ def derive_lessons(evidence: Evidence) -> list[GeneralLesson]:
         *_explain_errors(evidence, {error for lesson in decisions for error in lesson.errors}),
         *_contrast_values(evidence),
         *_contrast_calls(evidence),
-        *(
-            GeneralLesson(example.heading, example.text, EXAMPLES, example.sources, example=example.shown)
-            for example in select_worked_examples(evidence)
-        ),
+        *_show_examples(evidence),
     ]
 
 
@@ -271,6 +265,18 @@ def _contrast_calls(evidence: Evidence) -> Iterator[GeneralLesson]:
         reason = "trajectories without it failed" if is_missed else "trajectories with it failed"
         sources = _build_sources(list(trajectories.values()))
         yield GeneralLesson(heading, f"{heading}; {reason}.", STRATEGIES, sources, name, chances[name])
+
+
+def _show_examples(evidence: Evidence) -> Iterator[GeneralLesson]:
+    """Yield the examples of an operation with which the trajectories of two tasks end.
+
+    All calls are shown: whether a task needed a lookup is unknown, and an agent repeats the sequence.
+    """
+    if len(evidence.examples) < MIN_TASKS:
+        return
+    for example in evidence.examples:
+        text = f'Example: "{example.request}" → {", ".join(example.calls)}'
+        yield GeneralLesson(f"Example {example.task}", text, EXAMPLES, (Source(trajectory=example.trajectory),))
 
 
 def _build_sources(items: Sequence[Observation]) -> tuple[Source, ...]:

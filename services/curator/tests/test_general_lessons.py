@@ -12,13 +12,13 @@ import pytest
 
 from services.curator.adapters.sql.repository import SqlPlaybookStore
 from services.curator.domain.curation import OFFLINE_MODEL, SELF_REPORT, EvidenceCall, Lesson, Reflection
-from services.curator.domain.evidence import MAX_OBSERVATIONS, Evidence, add_trajectory
-from services.curator.domain.general_lessons import derive_lessons, find_shape
+from services.curator.domain.evidence import MAX_EXAMPLES, MAX_OBSERVATIONS, Evidence, add_trajectory
+from services.curator.domain.general_lessons import EXAMPLES, derive_lessons, find_shape
 from services.curator.domain.log import Origin, RevisionKind
 from services.curator.domain.review import PendingState
 from services.curator.tests.test_lessons import NoSections
 from services.curator.usecases.curate import CuratorAgent
-from services.curator.usecases.generalize import EvidenceUpdate, generalize
+from services.curator.usecases.generalize import REPLACED, SHOWN, EvidenceUpdate, generalize
 from services.curator.usecases.ports import DatasetTransaction
 from services.curator.usecases.revoke import revoke
 from services.curator.usecases.rule_curator import RuleCurator
@@ -52,7 +52,7 @@ def texts(operation: str, *reflections: Reflection) -> list[str]:
     record = Evidence(operation)
     for reflection in reflections:
         record = add_trajectory(record, reflection)
-    return [lesson.text for lesson in derive_lessons(record) if not lesson.example]
+    return [lesson.text for lesson in derive_lessons(record) if lesson.section != EXAMPLES]
 
 
 @pytest.mark.parametrize(
@@ -289,27 +289,42 @@ def test_one_lesson_names_the_program_that_replaces_another() -> None:
     ]
 
 
-def test_an_operation_that_completes_no_task_has_no_example() -> None:
-    reflections = [build_reflection(name, call("look", case=name), call("close", case=name)) for name in ("a", "b")]
-    records = {name: Evidence(name) for name in ("look", "close")}
-    for reflection in reflections:
-        records = {name: add_trajectory(record, reflection) for name, record in records.items()}
-    examples = {name: [lesson.example for lesson in derive_lessons(record)] for name, record in records.items()}
-    assert examples["look"] == []
-    assert examples["close"] == ['"request of a" → `look` {"case": "a"}, `close` {"case": "a"}']
-
-
 def list_examples(operation: str, *reflections: Reflection) -> list[str]:
     record = Evidence(operation)
     for reflection in reflections:
         record = add_trajectory(record, reflection)
-    return [lesson.example for lesson in derive_lessons(record) if lesson.example]
+    texts = [lesson.text for lesson in derive_lessons(record) if lesson.section == EXAMPLES]
+    return [text.removeprefix("Example: ") for text in texts]
 
 
-def test_a_trajectory_in_which_no_call_of_the_operation_worked_is_no_example_of_it() -> None:
-    failed = build_reflection("a", call("look", case="a"), call("close", E41, case="a"))
-    others = [build_reflection(name, call("look", case=name), call("close", case=name)) for name in ("b", "c")]
-    assert list_examples("close", failed, *others) == ['"request of b" → `look` {"case": "b"}, `close` {"case": "b"}']
+def test_a_trajectory_is_an_example_of_the_operation_that_it_ends_with() -> None:
+    reflections = [build_reflection(name, call("look", case=name), call("close", case=name)) for name in ("a", "b")]
+    assert list_examples("look", *reflections) == []
+    assert list_examples("close", *reflections) == [
+        f'"request of {name}" → `look` {{"case": "{name}"}}, `close` {{"case": "{name}"}}' for name in ("a", "b")
+    ]
+
+
+def test_one_task_has_no_example() -> None:
+    first, again = (build_reflection(name, call("close", case="a"), task="a") for name in ("first", "again"))
+    assert list_examples("close", first, again) == []
+    assert len(list_examples("close", first, again, build_reflection("b", call("close", case="b")))) == 2
+
+
+def test_only_reliable_successes_are_examples() -> None:
+    passed = [build_reflection(name, call("close", case=name)) for name in ("a", "b")]
+    failed = build_reflection("c", call("close", case="c"), passed=False)
+    claimed = build_reflection("d", call("close", case="d"), signal=SELF_REPORT)
+    assert list_examples("close", failed, claimed, *passed) == list_examples("close", *passed)
+
+
+def test_an_example_omits_failed_calls() -> None:
+    ended = build_reflection("a", call("look", case="a"), call("close", E41, case="a"))
+    repaired = build_reflection("b", call("close", E41, 1, case=2), call("close", case="b"))
+    other = build_reflection("c", call("close", case="c"))
+    assert list_examples("close", ended, repaired, other) == [
+        f'"request of {name}" → `close` {{"case": "{name}"}}' for name in ("b", "c")
+    ]
 
 
 def test_an_example_shows_all_arguments() -> None:
@@ -318,70 +333,14 @@ def test_an_example_shows_all_arguments() -> None:
     assert list_examples("book", *reflections)[0].endswith('"option_11": "standard", "last": "a"}')
 
 
-def test_the_most_usual_call_is_the_example() -> None:
-    values = ("full", "none", "none", "none")
+def test_the_examples_are_those_with_the_fewest_calls() -> None:
     reflections = [
-        build_reflection(f"r{number}", call("change", id=str(number), compensation=value))
-        for number, value in enumerate(values)
+        build_reflection(f"r{looks}", *(call("look", n=n) for n in range(looks)), call("close", id=looks))
+        for looks in range(9)
     ]
-    [shown] = list_examples("change", *reflections)
-    assert shown == '"request of r1" → `change` {"id": "1", "compensation": "none"}'
-
-
-def test_an_operation_with_which_failed_trajectories_end_completes_tasks() -> None:
-    passed = [build_reflection(name, call("store", id=name), call("rent", id=name)) for name in ("a", "b")]
-    failed = [build_reflection(name, call("store", id=name), passed=False) for name in ("c", "d")]
-    assert list_examples("store", *passed, failed[0]) == []
-    assert list_examples("store", *passed, *failed)[0].startswith('"request of a" → `store` {"id": "a"}')
-    refused = [build_reflection(name, call("store", E41, id=name), passed=False) for name in ("c", "d")]
-    assert list_examples("store", *passed, *refused) == []
-    often = [build_reflection(name, *(call("store", id=i) for i in range(3)), passed=False) for name in ("c", "d")]
-    assert list_examples("store", *passed, *often) != []
-
-
-def test_the_only_success_is_an_example_of_what_failed_trajectories_lack() -> None:
-    failed = [build_reflection(f"r{n}", call("look"), call("split", id=str(n)), passed=False) for n in range(2)]
-    only = build_reflection("only", call("look"), call("split", id="7"), call("seal", id="7"))
-    assert list_examples("split", *failed, only) == ['"request of only" → `split` {"id": "7"}, `seal` {"id": "7"}']
-    assert list_examples("split", failed[0], only) == []
-    long = build_reflection("long", *(call("look", n=n) for n in range(9)), call("split", id="5"), call("seal"))
-    assert list_examples("split", *failed, long, only) == []
-    sealed = build_reflection("sealed", call("split", id="8"), call("seal", id="8"), passed=False)
-    assert list_examples("split", *failed, sealed, only) == []
-    refused = build_reflection("refused", call("split", E41, id="9"), passed=False)
-    assert list_examples("split", *failed, refused, only) == []
-
-
-def test_an_example_omits_calls_that_other_successes_did_without() -> None:
-    reflections = [
-        build_reflection("a", call("look", id="1"), call("close", id="1")),
-        build_reflection("b", call("wait", id="2"), call("close", id="2")),
-    ]
-    assert list_examples("close", *reflections) == ['"request of a" → `close` {"id": "1"}']
-
-
-def test_each_kind_of_thing_has_an_example() -> None:
-    shelves = {"ice": "A1", "tea": "B2", "oil": "C3"}
-    reflections = [
-        build_reflection(f"{what}-{number}", call("store", what=what, shelf=shelf))
-        for what, shelf in shelves.items()
-        for number in (1, 2)
-    ]
-    shown = list_examples("store", *reflections)
-    assert len(shown) == len(shelves)
-    assert all(
-        any(f'"what": "{what}", "shelf": "{shelf}"' in text for text in shown) for what, shelf in shelves.items()
-    )
-
-
-def test_a_failed_trajectory_hides_no_kind_and_one_success_shows_one() -> None:
-    shelves = {"ice-1": "A1", "ice-2": "A1", "oil-1": "C3", "oil-2": "C3", "tea-1": "B2"}
-    reflections = [
-        build_reflection(name, call("store", what=name[:3], shelf=shelf, id=name)) for name, shelf in shelves.items()
-    ]
-    failed = build_reflection("bad", call("store", what="ice", shelf="B2", id="x"), passed=False)
-    shown = list_examples("store", *reflections, failed)
-    assert [text.partition("shelf")[2][:8] for text in shown] == ['": "A1",', '": "C3",', '": "B2",']
+    shown = list_examples("close", *reversed(reflections))
+    assert [text.count("`look`") for text in shown] == [*range(MAX_EXAMPLES)]
+    assert list_examples("close", *reflections[8:], *reflections[:1]) == []
 
 
 def test_an_example_shows_the_tool_that_ran_a_command() -> None:
@@ -389,7 +348,7 @@ def test_an_example_shows_the_tool_that_ran_a_command() -> None:
         build_reflection(name, EvidenceCall("brick", f'{{"command": "brick {name}"}}', tool="shell"))
         for name in ("a", "b")
     ]
-    assert list_examples("brick", *reflections) == ['"request of a" → `shell` {"command": "brick a"}']
+    assert list_examples("brick", *reflections)[0] == '"request of a" → `shell` {"command": "brick a"}'
 
 
 def test_an_example_shows_nested_arguments_as_they_were() -> None:
@@ -487,12 +446,15 @@ async def test_one_task_is_evidence_and_a_second_updates_the_bullet(store: SqlPl
     second = replace(pays("b", "9.50", "950"), insights=(lesson,))
     assert await curate(store, first) == [text]
     assert await store.list_pending_changes("d", [PendingState.WAITING], "", 10) == []
-    general, example = await curate(store, second)
+    general, *examples = await curate(store, second)
     assert general.startswith('`pay_fee` fails with "Error: E41": `amount` worked as "4500" or "950"')
-    assert example.startswith('Example of `pay_fee`: "request of a" → `pay_fee` {"account": "a", "amount": "4500"')
+    assert [text.partition(', "note"')[0] for text in examples] == [
+        'Example: "request of a" → `pay_fee` {"account": "a", "amount": "4500"',
+        'Example: "request of b" → `pay_fee` {"account": "b", "amount": "950"',
+    ]
     bullet = (await store.load("d")).bullet_list[0]
     assert {source.trajectory for source in bullet.sources} == {"a", "b"}
-    assert await curate(store, first, second) == [general, example]
+    assert await curate(store, first, second) == [general, *examples]
 
 
 async def test_a_report_keeps_the_guard_and_the_steps_of_the_lesson_that_it_replaces(store: SqlPlaybookStore) -> None:
@@ -508,6 +470,21 @@ async def test_a_report_keeps_the_guard_and_the_steps_of_the_lesson_that_it_repl
     assert bullet.target.expression == "call.tool == 'git'"
     assert bullet.sources[0].steps == (1, 3)
     assert [delta.reasoning for delta in curation.result.deltas] == ["a trajectory of one task shows what worked"]
+
+
+async def test_a_shorter_example_replaces_the_longest(store: SqlPlaybookStore) -> None:
+    long = [build_reflection(f"long-{n}", call("look", n=n), call("close", id=n)) for n in range(MAX_EXAMPLES)]
+    assert [text.count("`look`") for text in await curate(store, *long)] == [1] * MAX_EXAMPLES
+    curator = CuratorAgent(RuleCurator(WordSource()), store, NoSections(), WordSource())
+    curation = await curator.run(build_reflection("short", call("close", id=9)), "d")
+    assert [(delta.type, delta.reasoning) for delta in curation.result.deltas] == [("ADD", SHOWN), ("DELETE", REPLACED)]
+    contents = [bullet.content for bullet in (await store.load("d")).bullet_list]
+    assert [text.count("`look`") for text in contents] == [1] * (MAX_EXAMPLES - 1) + [0]
+
+
+async def test_two_tasks_with_one_request_have_one_bullet(store: SqlPlaybookStore) -> None:
+    same = [replace(build_reflection(name, call("close", id=1), task=name), query="Close it.") for name in ("a", "b")]
+    assert await curate(store, *same) == ['Example: "Close it." → `close` {"id": 1}']
 
 
 async def test_later_trajectories_that_contradict_a_lesson_remove_it(store: SqlPlaybookStore) -> None:
@@ -526,7 +503,9 @@ async def test_a_bullet_that_a_person_removed_stays_removed(store: SqlPlaybookSt
         dataset.append(draft, Origin(RevisionKind.APPLY, "a person"), "removed")
 
     await store.write("d", remove_all)
-    assert await curate(store, pays("c", "7.50", "750")) == []
+    assert await curate(store, pays("c", "7.50", "750")) == [
+        'Example: "request of c" → `pay_fee` {"account": "c", "amount": "750", "note": "as asked"}'
+    ]
 
 
 async def test_a_revoked_trajectory_is_no_evidence_any_more(store: SqlPlaybookStore) -> None:

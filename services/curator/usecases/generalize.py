@@ -19,7 +19,9 @@ from services.curator.usecases.ports import DatasetTransaction
 
 HOLDS_OVER_TASKS = "{tasks} trajectories of several tasks agree"
 REPORTED = "a trajectory of one task shows what worked"
+SHOWN = "a trajectory that passed shows the calls"
 CONTRADICTED = "later trajectories contradict it"
+REPLACED = "shorter examples of the operation replace it"
 EXPLAINED = "a lesson of several tasks explains its error"
 INLINE_OPERATIONS = 2
 """The records of so few operations take less time than a thread hand-over."""
@@ -80,8 +82,7 @@ def _build_update(
     proposals: list[Proposal] = []
     subjects: set[Subject] = set()
     index = _BulletIndex(playbook.slots.values())
-    # A trajectory with several operations is the example of the operation that the fewest trajectories call.
-    for name, group in sorted(lessons.items(), key=lambda item: len(records[item[0]].trajectories)):
+    for name, group in lessons.items():
         chosen = [lesson for lesson in group if not lesson.other_operation or lesson in best]
         edits, records[name] = _propose(records[name], chosen, index)
         proposals += edits
@@ -107,7 +108,7 @@ def _select_most_significant(lessons: Iterable[GeneralLesson]) -> list[GeneralLe
 
 
 class _BulletIndex:
-    """The bullets of a playbook by content and by subject, and the examples that they show.
+    """The bullets of a playbook by content and by subject.
 
     Each is made when a lesson needs it: most trajectories support no lesson that is not in the playbook.
     """
@@ -128,12 +129,6 @@ class _BulletIndex:
                 by_subject.setdefault(subject, []).append(bullet)
         return by_subject
 
-    @cached_property
-    def examples(self) -> set[str]:
-        """Return the examples that bullets show."""
-        bullets = (stored.bullet for stored in self._bullets)
-        return {bullet.content.partition(": ")[2] for bullet in bullets if bullet.section == EXAMPLES}
-
     def list_about(self, subject: Subject | None) -> Sequence[Bullet]:
         """Return the bullets with this subject, in playbook order."""
         return () if subject is None else self._by_subject.get(subject, ())
@@ -150,7 +145,7 @@ def _propose(
     proposals: list[Proposal] = []
     for lesson in lessons:
         before = published.get(lesson.heading)
-        if before == lesson.text or (lesson.example and lesson.example in index.examples):
+        if before == lesson.text:
             continue
         # Else the bullet that one trajectory taught about the same message of the same operation.
         bullet = (
@@ -159,15 +154,14 @@ def _propose(
         if before is None or bullet is not None:
             proposals.append(_build_proposal(lesson, "UPDATE" if bullet else "ADD", bullet))
             published[lesson.heading] = lesson.text
-            index.examples.add(lesson.example)
         explained = (Subject(record.operation, error) for error in dict.fromkeys(lesson.errors))
         proposals += [
             _build_removal(bullet, EXPLAINED) for subject in explained for bullet in index.list_about(subject)
         ]
     for heading in sorted(published.keys() - {lesson.heading for lesson in lessons}):
-        contradicted = index.by_content.get(published.pop(heading))
-        if contradicted is not None:
-            proposals.append(_build_removal(contradicted, CONTRADICTED))
+        outdated = index.by_content.get(published.pop(heading))
+        if outdated is not None:
+            proposals.append(_build_removal(outdated, REPLACED if outdated.section == EXAMPLES else CONTRADICTED))
     return proposals, replace(record, published=published)
 
 
@@ -183,6 +177,12 @@ def _build_proposal(lesson: GeneralLesson, delta_type: DeltaType, bullet: Bullet
         section=lesson.section if bullet is None else bullet.section,
         bullet_id=None if bullet is None else bullet.id,
         content=lesson.text,
-        reasoning=REPORTED if lesson.is_report else HOLDS_OVER_TASKS.format(tasks=len(lesson.sources)),
+        reasoning=_choose_reason(lesson),
     )
     return Proposal(delta, lesson.sources)
+
+
+def _choose_reason(lesson: GeneralLesson) -> str:
+    if lesson.section == EXAMPLES:
+        return SHOWN
+    return REPORTED if lesson.is_report else HOLDS_OVER_TASKS.format(tasks=len(lesson.sources))
