@@ -108,7 +108,7 @@ def test_a_change_that_waits_is_listed_and_decided(
     waiting = hansei("playbook", "review", "-d", dataset, "--json").lines
     count = f"{len(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for review"
     assert f"+0 ~0 -0  {count}" in learned
-    assert f"{count}: hansei playbook review --dataset {dataset}\n" in learned
+    assert f"held for review; see which still wait: hansei playbook review --dataset {dataset}\n" in learned
     first, *rest = (change["id"] for change in waiting)
     assert first in hansei("playbook", "review", "-d", dataset).out
 

@@ -144,7 +144,7 @@ def test_errors_seen_before_are_foreseen_from_a_short_playbook(
 ) -> None:
     _, found = walk
     assert found.seen >= 50
-    assert found.shares(found.playbook)["foreseen_of_seen"] >= 0.85
+    assert found.shares(found.playbook)["foreseen_of_seen"] >= 0.8  # examples are among the five bullets (ADR 255)
     assert found.bullets <= MAX_BULLETS
     assert found.duplicates == 0
     assert found.playbook.of_seen > max(found.uncurated.of_seen, found.random.of_seen)
