@@ -26,7 +26,7 @@ from chassis import deadlines, status, telemetry
 from chassis.calls import CORRELATION_ID_KEY, get_correlation_id
 from chassis.channel_options import build_channel_options, build_target
 from chassis.connection import Connection
-from chassis.errors import FailedPrecondition
+from chassis.errors import ClientClosed, FailedPrecondition
 from chassis.guard import AUTHORIZATION, own_credential
 from chassis.own_server import OwnMethod, OwnServer
 from chassis.policy import HEALTH_POLICIES, MethodPolicy, Policies, load_policies
@@ -319,7 +319,9 @@ class PeerChannel(grpc.aio.Channel):
         policy = self._policies.get(path)
         if policy is None:
             raise LookupError(f"no policy for {path}: every method of the contract has one")
-        return _PeerMethod(self._peer, path, policy, self._metadata)
+        method = _PeerMethod(self._peer, path, policy, self._connection, self._metadata)
+        method.require_open()
+        return method
 
     async def __aenter__(self) -> PeerChannel:
         return self
@@ -347,9 +349,10 @@ class PeerChannel(grpc.aio.Channel):
 
 
 class _PeerMethod:
-    def __init__(self, peer: str, path: str, policy: MethodPolicy, metadata: Metadata) -> None:
+    def __init__(self, peer: str, path: str, policy: MethodPolicy, connection: Connection, metadata: Metadata) -> None:
         self._peer = peer
         self._policy = policy
+        self._connection = connection
         self._own_metadata = metadata
         self._telemetry = telemetry.MethodTelemetry(path, SpanKind.CLIENT)
 
@@ -358,6 +361,7 @@ class _PeerMethod:
 
         # The signature is that of a grpc.aio multicallable.
         async def call(request: Any, *, timeout: float | None = None, metadata: Metadata = ()) -> Any:  # noqa: ASYNC109
+            self.require_open()
             seconds = self._choose_timeout(timeout)
             span, began = self._telemetry.begin(), time.monotonic()
             code = "OK"
@@ -387,6 +391,7 @@ class _PeerMethod:
             timeout: float | None = None,  # noqa: ASYNC109
             metadata: Metadata = (),
         ) -> AsyncIterator[Any]:
+            self.require_open()
             seconds = self._choose_timeout(timeout)
             span, began = self._telemetry.begin(), time.monotonic()
             code = "OK"
@@ -405,6 +410,11 @@ class _PeerMethod:
                 self._telemetry.end(span, code, time.monotonic() - began)
 
         return responses
+
+    def require_open(self) -> None:
+        """Raise ClientClosed if the connection is closed: gRPC may end the process at the use of a closed one."""
+        if self._connection.is_closed:
+            raise ClientClosed(self._peer)
 
     def _choose_timeout(self, timeout: float | None) -> float | None:
         """Return the seconds for a call: the policy's, or fewer if the caller has fewer.

@@ -25,6 +25,8 @@ class Connection:
         self._bundle = certificates.get_current() if certificates else None
         self._delayed_closes: set[asyncio.Task[None]] = set()
         self.channel = dial(self._bundle)
+        self.is_closed = False
+        """True from the start of `close` on: gRPC refuses new calls from then on."""
 
     def get_channel(self) -> grpc.aio.Channel:
         """Return the channel for new calls. Calls in progress on a replaced channel get a minute."""
@@ -41,6 +43,7 @@ class Connection:
 
     async def close(self, grace: float | None) -> None:
         """Close the channel; calls in progress get `grace` seconds."""
+        self.is_closed = True
         for closing in list(self._delayed_closes):
             closing.cancel()
         await self.channel.close(grace)

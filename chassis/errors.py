@@ -7,6 +7,7 @@
     ├── AlreadyExists                     the named thing exists and may not be replaced
     │   └── RequestIdReused               the id of a mutation was sent again with another payload
     ├── FailedPrecondition                the state forbids it; change the state first
+    │   └── ClientClosed                  the caller's own process has closed the connection
     ├── Aborted                           lost a race; read again, then retry
     ├── ResourceExhausted                 too busy, or a quota is used up; retry_after says when to come back
     ├── Unavailable                       a peer, a model or a store does not answer; may pass
@@ -140,6 +141,15 @@ class Aborted(HanseiError):
 
     code = "ABORTED"
     reason = "ABORTED"
+
+
+class ClientClosed(FailedPrecondition):
+    """A call was made by a client, or on a connection, that this process has closed."""
+
+    reason = "CLIENT_CLOSED"
+
+    def __init__(self, peer: str) -> None:
+        super().__init__(f"the client of {peer} is closed: make calls before it is closed, or create a new client")
 
 
 class ResourceExhausted(HanseiError):

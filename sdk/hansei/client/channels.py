@@ -13,6 +13,7 @@ import grpc
 from chassis import deadlines
 from chassis.calls import CORRELATION_ID_KEY, get_correlation_id
 from chassis.channel_options import build_channel_options, build_target
+from chassis.errors import ClientClosed
 from chassis.guard import AUTHORIZATION
 from chassis.policy import load_policies
 
@@ -38,6 +39,7 @@ class BlockingChannel(grpc.Channel):
         self._metadata = ((AUTHORIZATION, authorization),) if authorization else ()
         self._policies = load_policies()
         self._telemetry: dict[str, MethodTelemetry] = {}
+        self._is_closed = False
         options = build_channel_options(self._policies, MAX_MESSAGE_BYTES, follow_health=True)
         self._connection = (
             grpc.secure_channel(build_target(address), credentials, options=options)
@@ -47,22 +49,23 @@ class BlockingChannel(grpc.Channel):
 
     def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Return a method with one request and one response."""
-        return self._wrap_single(method, self._connection.unary_unary(method, *args, **kwargs))
+        return self._wrap_single(method, self._bind("unary_unary", method, *args, **kwargs))
 
     def stream_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Return a method with a stream of requests and one response."""
-        return self._wrap_single(method, self._connection.stream_unary(method, *args, **kwargs))
+        return self._wrap_single(method, self._bind("stream_unary", method, *args, **kwargs))
 
     def unary_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Return a method with one request and a stream of responses."""
-        return self._wrap_stream(method, self._connection.unary_stream(method, *args, **kwargs))
+        return self._wrap_stream(method, self._bind("unary_stream", method, *args, **kwargs))
 
     def stream_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Return a method with a stream of requests and a stream of responses."""
-        return self._wrap_stream(method, self._connection.stream_stream(method, *args, **kwargs))
+        return self._wrap_stream(method, self._bind("stream_stream", method, *args, **kwargs))
 
     def _wrap_single(self, path: str, send: Any) -> Any:
         def send_observed(request: Any) -> Any:
+            self._require_open()
             with self._observe(path) as span:
                 response = send(request, **self._build_call_options(path, span))
                 if span is not None:
@@ -73,6 +76,7 @@ class BlockingChannel(grpc.Channel):
 
     def _wrap_stream(self, path: str, send: Any) -> Any:
         def iterate_responses(request: Any) -> Iterator[Any]:
+            self._require_open()
             with self._observe(path) as span:
                 call = send(request, **self._build_call_options(path, span))
                 try:
@@ -81,6 +85,15 @@ class BlockingChannel(grpc.Channel):
                     call.cancel()
 
         return iterate_responses
+
+    def _bind(self, arity: str, *args: Any, **kwargs: Any) -> Any:
+        self._require_open()
+        return getattr(self._connection, arity)(*args, **kwargs)
+
+    def _require_open(self) -> None:
+        """Raise ClientClosed if the channel is closed: gRPC may end the process at the use of a closed one."""
+        if self._is_closed:
+            raise ClientClosed(self._peer)
 
     @contextmanager
     def _observe(self, path: str) -> Iterator[Span | None]:
@@ -140,6 +153,7 @@ class BlockingChannel(grpc.Channel):
 
     def close(self) -> None:
         """Close the connection; calls in progress are cancelled."""
+        self._is_closed = True
         self._connection.close()
 
     def __enter__(self) -> BlockingChannel:

@@ -244,6 +244,42 @@ async def test_a_stream_is_one_span_and_one_that_is_left_was_cancelled(
     assert codes == ["OK", "CANCELLED"]
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client: client.playbooks.get(dataset="books"),
+        lambda client: client.search("books", "q"),
+        lambda client: client.playbooks.watch(dataset="books"),
+        lambda client: client.import_playbook("books", b"[b-1] Pull first."),
+        lambda client: client.collections.load_documents([]),
+    ],
+    ids=["method called before", "one response", "stream of responses", "stream of requests", "two streams"],
+)
+async def test_a_call_of_a_closed_client_is_refused(server: Server, call: Callable[[Any], Any]) -> None:
+    rule = f"the client of hansei at {server.address} is closed: make calls before it is closed, or create a new client"
+
+    def call_blocking() -> None:
+        client = Client(server.address)
+        client.playbooks.get(dataset="books")
+        client.close()
+        with pytest.raises(errors.FailedPrecondition) as refused:
+            as_list(call(client))
+        assert (refused.value.message, refused.value.reason) == (rule, "CLIENT_CLOSED")
+
+    async def await_result(client: AsyncClient) -> None:
+        result = call(client)
+        _ = await result if inspect.isawaitable(result) else [item async for item in result]
+
+    await asyncio.to_thread(call_blocking)
+    closed = AsyncClient(server.address)
+    await closed.playbooks.get(dataset="books")
+    await closed.close()
+    for client in (closed, closed.with_token("other")):
+        with pytest.raises(errors.FailedPrecondition) as refused:
+            await await_result(client)
+        assert (refused.value.message, refused.value.reason) == (rule, "CLIENT_CLOSED")
+
+
 async def test_a_field_that_is_not_in_the_contract_is_refused_before_anything_is_sent(ask: Ask, server: Server) -> None:
     with pytest.raises(ValueError, match="datset"):
         await ask(lambda client: client.playbooks.get(datset="books"))
