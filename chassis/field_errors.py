@@ -77,5 +77,7 @@ def describe_value(value: Any) -> str:
             return f"{len(value)} bytes"
         case Mapping():
             return "an object"
-        case _:
+        case Sequence():
             return "a list"
+        case _:
+            return f"a value of the type {type(value).__name__}"

@@ -104,10 +104,11 @@ def _find_value_faults(field: FieldDescriptor, value: Any, path: str, depth: int
     content = [value] if field.is_repeated else value
     owner = field.containing_type
     if owner is None or owner.GetOptions().map_entry or not _can_parse(owner, {field.name: content}):
-        yield _Fault(path, _explain(_describe_scalar(field), value))
+        yield _Fault(path, _explain(describe_scalar_rule(field), value))
 
 
-def _describe_scalar(field: FieldDescriptor) -> str:
+def describe_scalar_rule(field: FieldDescriptor) -> str:
+    """Return the rule for one value of a field that is no message, such as `must be a text`; bytes are base64."""
     if field.enum_type is not None:
         return f"must be one of {', '.join(sorted(value.name for value in field.enum_type.values))}"
     if limits := _WHOLE_NUMBERS.get(field.cpp_type):

@@ -17,14 +17,12 @@ from collections.abc import (
     Callable,
     Iterable,
     Iterator,
-    Mapping,
 )
 from contextlib import contextmanager
 from typing import Any, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 from google.protobuf.message import Message
 
-from chassis.errors import InvalidArgument, Violation
 from chassis.idempotency import find_key_holder
 
 P = ParamSpec("P")
@@ -136,21 +134,10 @@ def build_message(message_type: type[Req], **fields: Any) -> Req:
     """Return a message with these fields. Raises InvalidArgument, which names the first field with a wrong value."""
     try:
         return message_type(**fields)
-    except ValueError as error:
-        raise _find_wrong_field(message_type, fields, error) from error
+    except (TypeError, ValueError) as error:
+        from hansei.client.field_faults import build_field_error  # few processes meet it
 
-
-def _find_wrong_field(request: type[Message], fields: Mapping[str, Any], error: ValueError) -> InvalidArgument:
-    """Return the error that names the first field with a value that the message does not take."""
-    for name, value in fields.items():
-        try:
-            request(**{name: value})
-        except UnicodeError:
-            rule = "has characters that are not valid in UTF-8"
-            return InvalidArgument(f"{name} {rule}", violations=[Violation(name, rule)])
-        except ValueError as wrong:
-            return InvalidArgument(f"{name}: {wrong}", violations=[Violation(name, str(wrong))])
-    return InvalidArgument(str(error))
+        raise build_field_error(message_type, fields, error) from error
 
 
 def _build_stream_sender(send: Callable[[Any], Any]) -> Callable[[Any], Any]:

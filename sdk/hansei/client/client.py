@@ -116,9 +116,9 @@ def _get_peer_name(address: str) -> str:
 
 def iterate_import_requests(dataset: str, content: bytes, options: ImportOptions) -> Iterator[ImportPlaybookRequest]:
     """Yield the requests of an import: the head, then the file in chunks."""
-    yield ImportPlaybookRequest(head=ImportHead(dataset=dataset, **options))
+    yield ImportPlaybookRequest(head=build_message(ImportHead, dataset=dataset, **options))
     for start in range(0, len(content), CHUNK_BYTES):
-        yield ImportPlaybookRequest(chunk=content[start : start + CHUNK_BYTES])
+        yield build_message(ImportPlaybookRequest, chunk=content[start : start + CHUNK_BYTES])
 
 
 def _format_authorization(token: str | None) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from chassis.errors import shorten
+from hansei.client.calls import build_message
 from hansei.client.errors import Aborted, InvalidArgument, NotFound, Violation
 from hansei.playbook.v1.playbook_pb2 import DELTA_TYPE_ADD, DELTA_TYPE_DELETE, DELTA_TYPE_UPDATE, Delta
 from hansei.playbook.v1.playbook_service_pb2 import ApplyDeltasResponse
@@ -26,22 +28,24 @@ class EditOptions(TypedDict, total=False):
 
 def build_addition(text: str, section: str) -> Delta:
     """Return the delta of `remember`. Raises InvalidArgument."""
-    return Delta(type=DELTA_TYPE_ADD, section=section, content=_check_content(text))
+    return build_message(Delta, type=DELTA_TYPE_ADD, section=section, content=_check_content(text))
 
 
 def build_removal(bullet_id: str) -> Delta:
-    """Return the delta of `forget`."""
-    return Delta(type=DELTA_TYPE_DELETE, bullet_id=bullet_id)
+    """Return the delta of `forget`. Raises InvalidArgument."""
+    return build_message(Delta, type=DELTA_TYPE_DELETE, bullet_id=bullet_id)
 
 
 def build_replacement(bullet_id: str, text: str) -> Delta:
     """Return the delta of `edit`. Raises InvalidArgument."""
-    return Delta(type=DELTA_TYPE_UPDATE, bullet_id=bullet_id, content=_check_content(text))
+    return build_message(Delta, type=DELTA_TYPE_UPDATE, bullet_id=bullet_id, content=_check_content(text))
 
 
-def _check_content(text: str) -> str:
-    content = text.strip()
+def _check_content(text: object) -> str:
+    content = text.strip() if isinstance(text, str) else ""
     problem = "contains a NUL character" if "\0" in content else "" if content else "is blank"
+    if not isinstance(text, str):
+        problem = f"must be a str (got {shorten(text)})"
     if problem:
         raise InvalidArgument(f"the text of a lesson {problem}", violations=[Violation("text", problem)])
     return content

@@ -286,6 +286,55 @@ async def test_a_field_that_is_not_in_the_contract_is_refused_before_anything_is
     assert server.playbooks.received == []
 
 
+@pytest.mark.parametrize(
+    ("call", "field", "rule"),
+    [
+        (
+            lambda client: client.search("books", "q", top_k="a"),
+            "top_k",
+            "must be a whole number from -2147483648 to 2147483647 (got 'a')",
+        ),
+        (lambda client: client.search(7, "q"), "dataset", "must be a text (got 7)"),
+        (lambda client: client.search("books", "q", alpha="x"), "alpha", "must be a number (got 'x')"),
+        (lambda client: client.search("books", "q", sections=5), "section_filter", "must be a list (got 5)"),
+        (lambda client: client.search("books", "q", sections=["a", 5]), "section_filter[1]", "must be a text (got 5)"),
+        (lambda client: client.forget("books", 5), "bullet_id", "must be a text (got 5)"),
+        (
+            lambda client: client.import_playbook("books", b"x", replace="no"),
+            "replace",
+            "must be true or false (got 'no')",
+        ),
+        (lambda client: client.import_playbook("books", "text"), "chunk", "must be bytes (got 'text')"),
+        (
+            lambda client: client.index.search(query=3.5),
+            "query",
+            "must be a SearchQuery, or a dict of its fields (got 3.5)",
+        ),
+        (
+            lambda client: client.playbooks.apply_deltas(deltas=[{}, {"content": object}]),
+            "deltas[1].content",
+            "must be a text (got a value of the type type)",
+        ),
+    ],
+)
+async def test_a_value_of_a_wrong_type_is_refused_by_field_value_and_rule(
+    ask: Ask, server: Server, call: Callable[[Any], Any], field: str, rule: str
+) -> None:
+    with pytest.raises(errors.InvalidArgument) as refused:
+        await ask(call)
+    assert refused.value.message == f"{field} {rule}"
+    assert refused.value.violations == (errors.Violation(field, rule),)
+    assert not server.search.received
+
+
+async def test_the_text_of_a_lesson_must_be_a_text(ask: Ask, server: Server) -> None:
+    for edit in (lambda client: client.remember("books", 5), lambda client: client.edit("books", "b-1", 5)):
+        with pytest.raises(errors.InvalidArgument) as refused:
+            await ask(edit)
+        assert refused.value.message == "the text of a lesson must be a str (got 5)"
+    assert server.playbooks.received == []
+
+
 async def test_a_mutation_without_request_id_gets_one_that_all_its_tries_share(ask: Ask, server: Server) -> None:
     server.playbooks.failures = [errors.Unavailable("not yet", retry_after=0.01) for _ in range(2)]
     done = await ask(lambda client: client.playbooks.apply_deltas(dataset="books"))
@@ -380,8 +429,6 @@ async def test_an_error_of_the_requests_is_raised_as_it_is(ask: Ask) -> None:
         await ask(lambda client: client.playbooks.import_chunks(read_chunks()))
     with pytest.raises(OSError, match="the disk does not answer"):
         await ask(lambda client: client.collections.load_documents(read_documents()))
-    with pytest.raises(TypeError, match="bytes"):
-        await ask(lambda client: client.import_playbook("books", "a text"))
 
 
 async def test_an_error_of_async_requests_is_raised_as_it_is(server: Server) -> None:
