@@ -146,6 +146,14 @@ def _check_learn_arguments(
         raise ValueError("messages is empty; a conversation has at least one message")
     elif succeeded is None:
         raise TypeError("messages need succeeded=True or False: the outcome of the conversation")
+    else:
+        check_outcome(succeeded)
+
+
+def check_outcome(succeeded: object) -> None:
+    """Raise TypeError unless an outcome is a bool: every text is true, also "no"."""
+    if not isinstance(succeeded, bool):
+        raise TypeError(f"succeeded must be True or False (got {shorten(succeeded)!r})")
 
 
 class Client(AllServices[BlockingMode]):
@@ -200,7 +208,7 @@ class Client(AllServices[BlockingMode]):
         `succeeded`; its dataset is `default` unless `dataset` is set. A trajectory has its own outcome and dataset.
 
         Raises:
-            TypeError: an argument is missing, or `trajectory` is no trajectory.
+            TypeError: an argument is missing, `trajectory` is no trajectory, or `succeeded` is no bool.
             ValueError: `messages` is empty, or an argument of a conversation is set beside a trajectory.
         """
         _check_learn_arguments(trajectory, messages, succeeded, dataset)

@@ -66,6 +66,8 @@ WRONG_ARGUMENTS: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], st
     (("abc",), {}, TypeError, "trajectory is a str; it must be a Trajectory"),
     ((), {"messages": [], "succeeded": True}, ValueError, "messages is empty"),
     ((), {"messages": MESSAGES}, TypeError, "messages need succeeded=True or False"),
+    ((), {"messages": MESSAGES, "succeeded": "no"}, TypeError, r"^succeeded must be True or False \(got 'no'\)$"),
+    ((), {"messages": MESSAGES, "succeeded": 0}, TypeError, "succeeded must be True or False"),
     ((Trajectory(),), {"messages": MESSAGES, "succeeded": True}, ValueError, "messages, succeeded cannot be set"),
     ((Trajectory(),), {"dataset": "other"}, ValueError, "dataset cannot be set beside a trajectory"),
 ]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hansei.client.client import Client
+from hansei.client.client import Client, check_outcome
 from hansei.client.outages import OnError, skip_outage
 from hansei.client.serving import Serving
 from hansei.client.trajectories import TrajectoryRecord
@@ -113,8 +113,10 @@ class AgentMemory:
         """Report how the task ended, and learn from its trajectory: a document in any format that the reflector reads.
 
         If the document has several trajectories, because agents called others, the first one is learned.
-        Returns None while hansei is unavailable. Raises InvalidArgument for a document without a trajectory.
+        Returns None while hansei is unavailable. Raises InvalidArgument for a document without a trajectory, and
+        TypeError if `succeeded` is no bool.
         """
+        check_outcome(succeeded)
         if self._guard is not None:
             self._guard.report_outcome(succeeded)
         with skip_outage(self._on_error, self.dataset):
