@@ -208,7 +208,8 @@ def test_a_question_is_answered_with_every_decision(
     assert again.lines[-1]["intervention_requested"]["step_id"] == 1
     answered = hansei("plan", "answer", execution, "blue", "--json")
     assert answered.lines[-1]["intervention_requested"]["question"] == "Which size?"
-    assert hansei("plan", "feedback", execution, 1).code == 2
+    undecided = hansei("plan", "feedback", execution, 1)
+    assert (undecided.code, undecided.err) == (2, "Error: set --correct or --wrong: the label of the result\n")
     informed = hansei("plan", "inform", execution, "Only small ones are left.")
     assert f"hansei plan watch {execution} --after" in informed.out
     file.write_text(_ask_plan("Which shop?"), encoding="utf-8")

@@ -236,9 +236,14 @@ def feedback(
     client: Client,
     execution: Execution,
     step: Annotated[int, typer.Argument(metavar="STEP", min=1, help="The number of the step.")],
-    correct: Annotated[bool, typer.Option("--correct/--wrong", help="Report the result as correct, or as wrong.")],
+    correct: Annotated[
+        bool | None,
+        typer.Option("--correct/--wrong", help="Report the result as correct, or as wrong; one is required."),
+    ] = None,
 ) -> object:
     """Report whether the result of a step was correct. The confidence thresholds follow these labels."""
+    if correct is None:
+        fail("set --correct or --wrong: the label of the result", Exit.USAGE)
     return client.planner.submit_feedback(execution_id=execution, step_id=step, correct=correct)
 
 
