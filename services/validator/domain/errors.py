@@ -10,6 +10,7 @@ from chassis.errors import (
     InvalidArgument,
     NotFound,
     Unavailable,
+    Violation,
     shorten,
 )
 
@@ -31,9 +32,10 @@ class ReportTypeUnknown(InvalidArgument):
 
     reason = "REPORT_TYPE_UNKNOWN"
 
-    def __init__(self, registered: Sequence[str] = ()) -> None:
-        names = ["'organizer'", "'advisor'", *(f"'{name}'" for name in registered[:20])]
-        super().__init__(f"type must be {' or '.join(names)}")
+    def __init__(self, name: str, registered: Sequence[str] = ()) -> None:
+        names = ["'organizer'", "'advisor'", *(f"'{kind}'" for kind in registered[:20])]
+        rule = f"type must be {' or '.join(names)}"
+        super().__init__(rule, violations=[Violation("type", f"{rule} (got {shorten(name)!r})")])
 
 
 class KindBuiltIn(InvalidArgument):

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from chassis.errors import RequestIdReused
+from chassis.errors import RequestIdReused, Violation
 from libs.storage.idempotency import IdempotencyKey
 from services.validator.adapters.rules.kind_compiler import compile_kind
 from services.validator.adapters.sql.queries import decode_definition, encode_definition
@@ -94,7 +94,9 @@ async def test_an_unknown_type_names_those_that_exist(kinds: Kinds) -> None:  # 
     await kinds.register(request(), DEFINITION)
     with pytest.raises(ReportTypeUnknown) as raised:
         await kinds.get_kind("x")
-    assert str(raised.value) == "type must be 'organizer' or 'advisor' or 'risk-review'"
+    rule = "type must be 'organizer' or 'advisor' or 'risk-review'"
+    assert str(raised.value) == rule
+    assert raised.value.violations == (Violation("type", f"{rule} (got 'x')"),)
 
 
 async def test_removed_kinds_are_gone(kinds: Kinds) -> None:

@@ -35,7 +35,7 @@ class Kinds:
             registered = await self.definitions.get(name)
         except KindNotFound:
             others = await self.definitions.page("", LISTED_NAMES)
-            raise ReportTypeUnknown([other.definition.name for other in others]) from None
+            raise ReportTypeUnknown(name, [other.definition.name for other in others]) from None
         return await self._get_usable(registered.definition)
 
     async def register(self, request: IdempotencyKey, definition: KindDefinition) -> RegisteredKind:

@@ -236,4 +236,7 @@ def test_validate_exits_with_1_for_a_report_with_errors(hansei: Hansei, tmp_path
     assert outcome.document["ok"] is False
     shown = hansei("validate", file, "--type", "organizer")
     assert all(error in shown.out for error in outcome.document["errors"])
-    assert hansei("validate", file, "--type", "no-such-kind").code == 2
+    unknown = hansei("validate", file, "--type", "no-such-kind")
+    assert unknown.code == 2
+    assert "  --type must be 'organizer' or 'advisor'" in unknown.err
+    assert "(got 'no-such-kind')" in unknown.err
