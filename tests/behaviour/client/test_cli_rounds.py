@@ -98,6 +98,24 @@ def test_a_report_without_a_model_has_a_stop_reason(hansei: Hansei, dashboard: P
     assert "LLM_PROVIDER=offline" in outcome.out
 
 
+@pytest.mark.parametrize(
+    ("content", "rule"),
+    [
+        ("trays", "is not JSON: Expecting value: line 1 column 1 (char 0)"),
+        ("[]", "is not a dashboard: an object with `trays`, an object of lists of nodes with an `id`"),
+        ('{"trays": []}', "is not a dashboard: an object with `trays`, an object of lists of nodes with an `id`"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["organizer", "advisor"])
+def test_a_file_without_a_dashboard_is_named(
+    hansei: Hansei, tmp_path: Path, content: str, rule: str, kind: str
+) -> None:
+    file = tmp_path / "dashboard.json"
+    file.write_text(content, "utf-8")
+    outcome = hansei("report", kind, file)
+    assert (outcome.code, outcome.out, outcome.err) == (2, "", f"Error: {file} {rule}\n")
+
+
 def test_reports_are_generated_and_findings_of_broken_ones_shown(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, dashboard: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from hansei.client.cli.command import command
 from hansei.client.cli.groups import CommandGroup
-from hansei.client.cli.sources import read_source_text
+from hansei.client.cli.sources import read_dashboard
 from hansei.client.cli.validate import exit_if_invalid
 
 if TYPE_CHECKING:
@@ -66,6 +66,6 @@ def _build_request(
     from hansei.validator.v1.report_pb2 import REPAIR_FULL, REPAIR_PARTIAL, DashboardBrief, RunOptions
 
     brief = DashboardBrief(
-        dashboard_json=read_source_text(dashboard), focus_node_id=focus, user_intent=intent, constraints=constraint
+        dashboard_json=read_dashboard(dashboard), focus_node_id=focus, user_intent=intent, constraints=constraint
     )
     return {"brief": brief, "options": RunOptions(repair=REPAIR_PARTIAL if partial else REPAIR_FULL)}

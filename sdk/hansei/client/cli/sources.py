@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -70,3 +71,15 @@ def read_source_text(file: str) -> str:
         return read_source(file).decode("utf-8")
     except UnicodeDecodeError as error:
         fail(f"{file} is not UTF-8: {error.reason} at byte {error.start}", Exit.USAGE)
+
+
+def read_dashboard(file: str) -> str:
+    """Return the text of a dashboard, an object with `trays`. Ends the command if the file contains none."""
+    text = read_source_text(file)
+    try:
+        dashboard = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        fail(f"{file} is not JSON: {error}", Exit.USAGE)
+    if not isinstance(dashboard, dict) or not isinstance(dashboard.get("trays"), dict):
+        fail(f"{file} is not a dashboard: an object with `trays`, an object of lists of nodes with an `id`", Exit.USAGE)
+    return text
