@@ -178,6 +178,9 @@ class Client(AllServices[BlockingMode]):
     def local(cls, **variables: str) -> Iterator[Self]:
         """Run every service in this process for the length of the block; see `hansei.client.local`.
 
+        Without LLM_PROVIDER, OPENAI_API_KEY and OPENAI_BASE_URL, in the environment or in `variables`, it needs no
+        key: the services work by rules, without a model.
+
         Raises:
             BadSetting: a setting is unknown, missing or unusable; the message names it.
             ServerNotInstalledError: the package of the servers is missing.

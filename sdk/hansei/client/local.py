@@ -1,7 +1,8 @@
 """Run every service in this process, for `Client.local()`, `hansei demo` and commands with `--local`.
 
 The settings come from the environment when the stack starts. Variables passed here replace those of the environment
-until then, under the names of the settings tables: ``Client.local(LLM_PROVIDER="offline")``.
+until then, under the names of the settings tables: ``Client.local(LLM_PROVIDER="openai")``. Without LLM_PROVIDER,
+OPENAI_API_KEY and OPENAI_BASE_URL the stack runs offline: by rules, without a model and without a key.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 
 from hansei.client.data_directory import DATA_DIRECTORY_VARIABLE, find_data_directory
+from hansei.client.llm_provider import PROVIDER_VARIABLE, choose_llm_provider
 from hansei.client.server import load_server
 
 
@@ -22,8 +24,10 @@ async def run_stack_in_loop(variables: Mapping[str, str]) -> AsyncIterator[str]:
     """Run a stack in the running loop for the length of the block, and yield its address. Raises BadSetting."""
     server = load_server()
     server.refuse_unknown_variables(variables)
+    chosen = {DATA_DIRECTORY_VARIABLE: str(find_data_directory()), **variables}
+    chosen[PROVIDER_VARIABLE] = choose_llm_provider(variables)
     # The stack reads its settings while it starts; the environment is restored right afterwards.
-    with set_environment({DATA_DIRECTORY_VARIABLE: str(find_data_directory()), **variables}) as restore:
+    with set_environment(chosen) as restore:
         async with server.serve_stack() as running:
             restore()
             yield running.address

@@ -50,6 +50,28 @@ def test_local_lessons_are_found_and_survive_a_restart(tmp_path: Path) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "hansei-stack"]
 
 
+MODEL_VARIABLES = ("LLM_PROVIDER", "OPENAI_API_KEY", "OPENAI_BASE_URL")
+
+
+def test_without_a_provider_and_a_key_the_stack_runs_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in MODEL_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(f"HANSEI_{name}", raising=False)
+    settings = build_temp_settings(tmp_path)
+    del settings["HANSEI_LLM_PROVIDER"]
+    with Client.local(**settings) as client:
+        client.remember("books", "Close the database before the backup.")
+        assert client.ask("books", "When is the database closed?").model == "offline"
+    assert "HANSEI_LLM_PROVIDER" not in os.environ
+
+
+def test_the_provider_of_the_variables_is_used(tmp_path: Path) -> None:
+    settings = build_temp_settings(tmp_path)
+    del settings["HANSEI_LLM_PROVIDER"]
+    with pytest.raises(BadSetting, match="Unknown provider: nobody"), Client.local(**settings, LLM_PROVIDER="nobody"):
+        pass
+
+
 def test_variables_that_change_after_the_start_of_a_stack_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLM_PROVIDER", "openai")
     with set_environment({"LLM_PROVIDER": "offline"}) as restore:

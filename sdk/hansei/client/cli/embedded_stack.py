@@ -10,30 +10,16 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from hansei.client.data_directory import DATA_DIRECTORY_VARIABLE, find_data_directory
+from hansei.client.llm_provider import OFFLINE, PROVIDER_VARIABLE, choose_llm_provider
 
 if TYPE_CHECKING:
     from chassis.settings import SettingRow
     from hansei.client.client import AsyncClient, Client
 
-OFFLINE = "offline"
-
-
-def choose_llm_provider() -> str:
-    """Return the provider of chat models for a stack that a command starts.
-
-    That of the environment, else openai if its key or address is set, else offline.
-    """
-    chosen = _get_variable("LLM_PROVIDER")
-    return chosen or ("openai" if _get_variable("OPENAI_API_KEY") or _get_variable("OPENAI_BASE_URL") else OFFLINE)
-
-
-def _get_variable(name: str) -> str:
-    return os.environ.get(f"HANSEI_{name}") or os.environ.get(name, "")
-
 
 def build_stack_variables() -> dict[str, str]:
     """Return the variables with which a command runs a stack: its provider of models, and its data directory."""
-    return {"HANSEI_LLM_PROVIDER": choose_llm_provider(), DATA_DIRECTORY_VARIABLE: str(find_data_directory())}
+    return {PROVIDER_VARIABLE: choose_llm_provider(), DATA_DIRECTORY_VARIABLE: str(find_data_directory())}
 
 
 def configure_logging(level: str = "ERROR") -> None:
@@ -53,7 +39,7 @@ def embedded_client(variables: Mapping[str, str] | None = None, *, reads: bool =
 
     configure_logging()
     with ExitStack() as closing:
-        settings = {"HANSEI_LLM_PROVIDER": choose_llm_provider(), **(variables or {})}
+        settings = dict(variables or {})
         if reads and not _has_data():
             directory = closing.enter_context(TemporaryDirectory(prefix="hansei-"))
             settings = {**settings, **_collect_data_settings(Path(directory))}
@@ -66,7 +52,7 @@ async def embedded_async_client() -> AsyncIterator[AsyncClient]:
     from hansei.client.client import AsyncClient
 
     configure_logging()
-    async with AsyncClient.local(HANSEI_LLM_PROVIDER=choose_llm_provider()) as client:
+    async with AsyncClient.local() as client:
         yield client
 
 
@@ -98,7 +84,7 @@ def build_temp_settings(directory: Path) -> dict[str, str]:
     return {
         **_collect_data_settings(directory),
         "HANSEI_CURATOR_DATABASE_URL": "",
-        "HANSEI_LLM_PROVIDER": OFFLINE,
+        PROVIDER_VARIABLE: OFFLINE,
         "HANSEI_EMBEDDING_PROVIDER": OFFLINE,
         "HANSEI_HTTP_ADDRESS": "",
         "HANSEI_METRICS_ADDRESS": "",

@@ -36,13 +36,14 @@ def run_services(
     where HTTP and the console are served, 127.0.0.1:8080 unless it is set. Without LLM_PROVIDER, OPENAI_API_KEY and
     OPENAI_BASE_URL the services run offline: by rules, without a model and without a key.
     """
-    from hansei.client.cli.embedded_stack import OFFLINE, build_stack_variables
+    from hansei.client.cli.embedded_stack import build_stack_variables
     from hansei.client.cli.output import say
+    from hansei.client.llm_provider import OFFLINE, PROVIDER_VARIABLE
     from hansei.client.server import load_server
 
     server = load_server()
     variables = build_stack_variables()
-    provider = variables["HANSEI_LLM_PROVIDER"]
+    provider = variables[PROVIDER_VARIABLE]
 
     def announce(running_address: str, http_url: str, embedder: str) -> None:
         say(f"hansei is up at {running_address}")
