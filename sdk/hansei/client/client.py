@@ -5,18 +5,27 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, overload
 
 from chassis.channel_options import SCHEMES
 from chassis.errors import BadSetting, shorten
 from hansei.client.calls import AsyncMode, BlockingMode, build_message
 from hansei.client.channels import BlockingChannel
-from hansei.client.edits import DEFAULT_SECTION, EditOptions, accept, build_addition, build_removal, build_replacement
-from hansei.client.errors import Unavailable
+from hansei.client.edits import (
+    DEFAULT_SECTION,
+    EditOptions,
+    accept,
+    build_addition,
+    build_removal,
+    build_replacement,
+    is_bullet_missing,
+)
+from hansei.client.errors import PermissionDenied, Unavailable
 from hansei.client.services import AllServices
 from hansei.client.serving import AsyncServing, SearchFallback, Serving
 from hansei.client.tls import TlsChoice, build_credentials
+from hansei.playbook.v1.playbook_pb2 import Delta
 from hansei.playbook.v1.playbook_service_pb2 import (
     PLAYBOOK_FORMAT_UNSPECIFIED,
     ApplyDeltasResponse,
@@ -294,13 +303,18 @@ class Client(AllServices[BlockingMode]):
 
     def forget(self, dataset: str, bullet_id: str, **options: Unpack[EditOptions]) -> ApplyDeltasResponse:
         """Remove a bullet from a dataset; its history stays. Raises NotFound."""
-        deltas = [build_removal(bullet_id)]
-        return accept(self.playbooks.apply_deltas(dataset=dataset, deltas=deltas, **options), dataset)
+        return self._change_bullet(dataset, build_removal(bullet_id), options)
 
     def edit(self, dataset: str, bullet_id: str, text: str, **options: Unpack[EditOptions]) -> ApplyDeltasResponse:
         """Replace the text of a bullet. Raises NotFound; Aborted if it changed after `base_revision`."""
-        deltas = [build_replacement(bullet_id, text)]
-        return accept(self.playbooks.apply_deltas(dataset=dataset, deltas=deltas, **options), dataset)
+        return self._change_bullet(dataset, build_replacement(bullet_id, text), options)
+
+    def _change_bullet(self, dataset: str, delta: Delta, options: EditOptions) -> ApplyDeltasResponse:
+        response = self.playbooks.apply_deltas(dataset=dataset, deltas=[delta], **options)
+        if is_bullet_missing(response):
+            with suppress(PermissionDenied):  # a key may edit datasets that it may not read
+                self.playbooks.get_dataset(dataset=dataset)  # raises NotFound if it is the dataset that is missing
+        return accept(response, dataset)
 
     def import_playbook(self, dataset: str, content: bytes, **options: Unpack[ImportOptions]) -> ImportPlaybookResponse:
         """Import a playbook file."""
@@ -447,15 +461,22 @@ class AsyncClient(AllServices[AsyncMode]):
 
     async def forget(self, dataset: str, bullet_id: str, **options: Unpack[EditOptions]) -> ApplyDeltasResponse:
         """Remove a bullet from a dataset; its history stays. Raises NotFound."""
-        deltas = [build_removal(bullet_id)]
-        return accept(await self.playbooks.apply_deltas(dataset=dataset, deltas=deltas, **options), dataset)
+        return await self._change_bullet(dataset, build_removal(bullet_id), options)
 
     async def edit(
         self, dataset: str, bullet_id: str, text: str, **options: Unpack[EditOptions]
     ) -> ApplyDeltasResponse:
         """Replace the text of a bullet. Raises NotFound; Aborted if it changed after `base_revision`."""
-        deltas = [build_replacement(bullet_id, text)]
-        return accept(await self.playbooks.apply_deltas(dataset=dataset, deltas=deltas, **options), dataset)
+        return await self._change_bullet(dataset, build_replacement(bullet_id, text), options)
+
+    async def _change_bullet(self, dataset: str, delta: Delta, options: EditOptions) -> ApplyDeltasResponse:
+        response = await self.playbooks.apply_deltas(dataset=dataset, deltas=[delta], **options)
+        if is_bullet_missing(response):
+            with suppress(PermissionDenied):  # a key may edit datasets that it may not read
+                await self.playbooks.get_dataset(
+                    dataset=dataset
+                )  # raises NotFound if it is the dataset that is missing
+        return accept(response, dataset)
 
     async def import_playbook(
         self, dataset: str, content: bytes, **options: Unpack[ImportOptions]

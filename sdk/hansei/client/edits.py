@@ -51,6 +51,13 @@ def _check_content(text: object) -> str:
     return content
 
 
+def is_bullet_missing(response: ApplyDeltasResponse) -> bool:
+    """Return whether the one edit is of a bullet that the dataset does not have; the dataset may not exist either."""
+    (operation,) = response.operations
+    is_done = operation.applied or response.pending or response.conflicts
+    return not is_done and operation.delta.type != DELTA_TYPE_ADD
+
+
 def accept(response: ApplyDeltasResponse, dataset: str) -> ApplyDeltasResponse:
     """Return the response to one edit: it is applied, waits for review, or the same lesson is already there.
 
@@ -64,7 +71,7 @@ def accept(response: ApplyDeltasResponse, dataset: str) -> ApplyDeltasResponse:
         return response
     if response.conflicts:
         raise Aborted(f"{operation.bullet_id}: {operation.skipped_reason}", reason="BULLET_CHANGED")
-    if operation.delta.type != DELTA_TYPE_ADD:
+    if is_bullet_missing(response):
         raise NotFound(
             f'dataset "{dataset}" has no bullet "{operation.delta.bullet_id}"; find ids with a search',
             reason="BULLET_NOT_FOUND",

@@ -26,7 +26,7 @@ from chassis.errors import BadSetting
 from hansei.client import AsyncClient, Client, errors, time_limit
 from hansei.gateway.v1 import gateway_service_pb2 as gateway
 from hansei.playbook.v1 import playbook_service_pb2 as playbook
-from hansei.playbook.v1.playbook_pb2 import Playbook, Revision
+from hansei.playbook.v1.playbook_pb2 import Operation, Playbook, Revision
 from hansei.reflector.v1.trajectory_pb2 import TRAJECTORY_STATUS_SUCCESS, Trajectory
 from hansei.search.v1 import collection_service_pb2 as collection
 from hansei.search.v1 import search_service_pb2 as search
@@ -62,7 +62,11 @@ class Playbooks:
 
     async def ApplyDeltas(self, request: Any, context: Any) -> Any:
         self._take(request)
-        return playbook.ApplyDeltasResponse(revision=8)
+        skipped = [Operation(delta=delta, skipped_reason="no such bullet") for delta in request.deltas]
+        return playbook.ApplyDeltasResponse(revision=8, operations=skipped)
+
+    async def GetDataset(self, request: Any, context: Any) -> Any:
+        raise errors.PermissionDenied("the scope read is missing")
 
     async def GetSections(self, request: Any, context: Any) -> Any:
         await asyncio.Event().wait()
@@ -333,6 +337,12 @@ async def test_the_text_of_a_lesson_must_be_a_text(ask: Ask, server: Server) -> 
             await ask(edit)
         assert refused.value.message == "the text of a lesson must be a str (got 5)"
     assert server.playbooks.received == []
+
+
+async def test_a_caller_who_may_not_read_learns_that_the_bullet_is_missing(ask: Ask) -> None:
+    with pytest.raises(errors.NotFound) as refused:
+        await ask(lambda client: client.forget("books", "b-1"))
+    assert refused.value.reason == "BULLET_NOT_FOUND"
 
 
 async def test_a_mutation_without_request_id_gets_one_that_all_its_tries_share(ask: Ask, server: Server) -> None:

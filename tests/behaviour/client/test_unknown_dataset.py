@@ -9,7 +9,7 @@ import httpx
 import pytest
 from openai import OpenAI
 
-from hansei.client import Client
+from hansei.client import AsyncClient, Client
 from hansei.client.errors import NotFound
 from hansei.client.openai import AgentSession
 from tests.behaviour.client.test_mcp import refusal, stdio
@@ -56,9 +56,11 @@ def client(system: systems.System) -> Iterator[Client]:
         "playbook restore 0",
         "playbook revoke t --dry-run",
         "playbook review",
+        "forget a-00001",
+        "edit a-00001 Push.",
     ],
 )
-def test_every_command_that_reads_exits_with_4(hansei: Hansei, client: Client, command: str) -> None:
+def test_every_command_on_a_missing_dataset_exits_with_4(hansei: Hansei, client: Client, command: str) -> None:
     outcome = hansei(*command.split(), "-d", "devtool")
     assert (outcome.code, outcome.out) == (4, "")
     assert outcome.err == f"Error: {MESSAGE} [DATASET_NOT_FOUND]\n"
@@ -125,6 +127,14 @@ def test_the_first_session_of_an_agent_finds_no_lessons(client: Client) -> None:
     session = AgentSession(OpenAI(api_key="unused"), client, "devtool")
     messages = [{"role": "user", "content": "Push."}]
     assert session.prompt(messages) == messages
+
+
+async def test_the_async_sdk_raises_not_found_for_an_edit(client: Client) -> None:
+    async with AsyncClient(client.address, tls=False) as async_client:
+        for edit in (async_client.forget("devtool", "a-00001"), async_client.edit("devtool", "a-00001", "Push.")):
+            with pytest.raises(NotFound) as caught:
+                await edit
+            assert caught.value.message == MESSAGE
 
 
 async def test_an_mcp_tool_names_similar_datasets(client: Client, tmp_path: Path) -> None:
