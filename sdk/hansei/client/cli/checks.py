@@ -68,12 +68,14 @@ def _check_model_key(name: str, settings: Any) -> Iterator[CheckResult]:
 def _check_models() -> Iterator[CheckResult]:
     """Check that each configured model answers one small call."""
     configure_logging("CRITICAL")  # the finding names the error; a log record would add its stack
-    with set_environment(build_stack_variables()):
-        try:
+    try:
+        with set_environment(build_stack_variables()):
             probes = load_server().probe_models()
-        except BadSetting as error:
-            yield CheckResult("models", str(error), CORRECT_VARIABLE)
-            return
+    except BadSetting as error:
+        yield CheckResult("models", str(error), CORRECT_VARIABLE)
+        return
+    finally:
+        configure_logging()
     for probe in probes:
         check, users = f"models: {probe.kind}", ", ".join(probe.users)
         if probe.error:
