@@ -41,7 +41,8 @@ from hansei.client.lift.world import MadeUpWorld, Request, build_test_requests, 
 
 TASKS = 60
 SEEDS = (1, 2, 3)
-BUDGETS = (150, 400)
+BUDGETS = (150, 400, 8_000)
+"""Tokens; the last one is the default of `HANSEI_PLAYBOOK_BUDGET_TOKENS`."""
 HELD_OUT = range(201, 207)
 """The seeds of generated worlds that nobody looked at before they were measured."""
 
@@ -93,7 +94,7 @@ def collect_hits(
                 for budget in BUDGETS:
                     hit = request.convention.is_in(cut_to_budget(ranked, budget), request.values)
                     hits[budget, name].append((request, hit))
-                    if verbose and name.startswith("hansei") and budget == BUDGETS[-1] and not hit:
+                    if verbose and name.startswith("hansei") and budget == BUDGETS[1] and not hit:
                         print("MISSED", request.convention.tool, "|", request.text, "|", *ranked[:3], sep="\n   ")
     return hits
 

@@ -17,7 +17,7 @@ HANSEI = "hansei, offline"
 NO_MEMORY = "no memory"
 STRONGEST_SIMPLE_MEMORY = "successful trajectories without failing calls, BM25"
 CHARS_OF_A_TOKEN = 4
-TOP_K = 50
+TOP_K = 500
 
 Memory = Callable[[str], Sequence[str]]
 """Returns the texts for a request, best first."""
