@@ -188,12 +188,16 @@ def _nest(arguments: str) -> str:
 
 
 def _select_examples(operation: str, examples: Iterable[Example]) -> tuple[Example, ...]:
-    """Return the examples with the fewest calls that end with an operation, one of each task; earlier ones first."""
-    by_task: dict[str, Example] = {}
+    """Return the examples with the fewest calls that end with an operation, one of each task; earlier ones first.
+
+    Two tasks with one request are one task: a reader could not tell their examples apart.
+    """
+    chosen: list[Example] = []
     for example in sorted(examples, key=lambda example: len(example.calls)):
-        if len(example.calls) <= _MAX_CALLS_SHOWN and example.operations[-1:] == (operation,):
-            by_task.setdefault(example.task, example)
-    return tuple(by_task.values())[:MAX_EXAMPLES]
+        fits = len(example.calls) <= _MAX_CALLS_SHOWN and example.operations[-1:] == (operation,)
+        if fits and not any(example.task == other.task or example.request == other.request for other in chosen):
+            chosen.append(example)
+    return tuple(chosen[:MAX_EXAMPLES])
 
 
 @lru_cache(maxsize=16_384)

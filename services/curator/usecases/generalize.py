@@ -143,14 +143,18 @@ def _propose(
     """
     published = dict(record.published)
     proposals: list[Proposal] = []
+    # Removals come first: a new bullet that resembles an outdated one would only confirm it.
+    for heading in sorted(published.keys() - {lesson.heading for lesson in lessons}):
+        outdated = index.by_content.get(published.pop(heading))
+        if outdated is not None:
+            proposals.append(_build_removal(outdated, REPLACED if outdated.section == EXAMPLES else CONTRADICTED))
     for lesson in lessons:
         before = published.get(lesson.heading)
         if before == lesson.text:
             continue
         # Else the bullet that one trajectory taught about the same message of the same operation.
-        bullet = (
-            index.by_content.get(before) if before else next(iter(index.list_about(find_subject(lesson.text))), None)
-        )
+        subject = None if lesson.section == EXAMPLES else find_subject(lesson.text)
+        bullet = index.by_content.get(before) if before else next(iter(index.list_about(subject)), None)
         if before is None or bullet is not None:
             proposals.append(_build_proposal(lesson, "UPDATE" if bullet else "ADD", bullet))
             published[lesson.heading] = lesson.text
@@ -158,10 +162,6 @@ def _propose(
         proposals += [
             _build_removal(bullet, EXPLAINED) for subject in explained for bullet in index.list_about(subject)
         ]
-    for heading in sorted(published.keys() - {lesson.heading for lesson in lessons}):
-        outdated = index.by_content.get(published.pop(heading))
-        if outdated is not None:
-            proposals.append(_build_removal(outdated, REPLACED if outdated.section == EXAMPLES else CONTRADICTED))
     return proposals, replace(record, published=published)
 
 
