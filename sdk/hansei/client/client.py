@@ -313,7 +313,7 @@ class Client(AllServices[BlockingMode]):
         response = self.playbooks.apply_deltas(dataset=dataset, deltas=[delta], **options)
         if is_bullet_missing(response):
             with suppress(PermissionDenied):  # a key may edit datasets that it may not read
-                self.playbooks.get_dataset(dataset=dataset)  # raises NotFound if it is the dataset that is missing
+                self.playbooks.get_dataset(dataset=dataset)  # raises NotFound if the dataset is missing
         return accept(response, dataset)
 
     def import_playbook(self, dataset: str, content: bytes, **options: Unpack[ImportOptions]) -> ImportPlaybookResponse:
@@ -473,9 +473,7 @@ class AsyncClient(AllServices[AsyncMode]):
         response = await self.playbooks.apply_deltas(dataset=dataset, deltas=[delta], **options)
         if is_bullet_missing(response):
             with suppress(PermissionDenied):  # a key may edit datasets that it may not read
-                await self.playbooks.get_dataset(
-                    dataset=dataset
-                )  # raises NotFound if it is the dataset that is missing
+                await self.playbooks.get_dataset(dataset=dataset)  # raises NotFound if the dataset is missing
         return accept(response, dataset)
 
     async def import_playbook(
