@@ -166,6 +166,8 @@ def _ensure_id(request: gateway.LearnRequest) -> trajectory_pb2.Trajectory:
     trajectory.CopyFrom(request.trajectory)
     trajectory.ClearField("created_at")
     trajectory.ClearField("usage")
+    for step in trajectory.steps:
+        step.ClearField("source")
     content = trajectory.SerializeToString(deterministic=True)
     trajectory.CopyFrom(request.trajectory)
     trajectory.id = "t-" + hashlib.sha256(content).hexdigest()[:32]

@@ -22,6 +22,8 @@ def test_the_request_id_is_a_uuid_that_only_content_changes(trajectory: Trajecto
     later.CopyFrom(trajectory)
     later.created_at.GetCurrentTime()
     later.usage.input_tokens = 5
+    trajectory.steps.add(content="a")
+    later.steps.add(content="a", source="messages[0]")
     first = TrajectoryRecord("a.json", trajectory, truth, report)
     assert uuid.UUID(first.request_id).version == 5
     assert TrajectoryRecord("b.json#2", later, truth, report, [trajectory]).request_id == first.request_id

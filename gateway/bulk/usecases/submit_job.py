@@ -79,12 +79,14 @@ async def _read_batches(
 
 
 def _copy_content(item: bulk.QueuedTrajectory) -> bulk.QueuedTrajectory:
-    """Return a copy without times and usages, which readers of files fill in, so that the same file is the same job."""
+    """Return a copy without what readers of files fill in (times, usages, positions): the same file is the same job."""
     copy = bulk.QueuedTrajectory()
     copy.CopyFrom(item)
     for trajectory in (copy.trajectory, *copy.siblings):
         trajectory.ClearField("created_at")
         trajectory.ClearField("usage")
+        for step in trajectory.steps:
+            step.ClearField("source")
     return copy
 
 

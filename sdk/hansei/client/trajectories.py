@@ -36,12 +36,15 @@ class TrajectoryRecord:
     def request_id(self) -> str:
         """Return the idempotency key: the same for the same content, so that a file that is read again is learned once.
 
-        The content excludes the time and the usage, which a reader sets, and the siblings, which grow with the file.
+        The content excludes what a reader sets (the time, the usage, the positions in the file), and the siblings,
+        which grow with the file.
         """
         content = Trajectory()
         content.CopyFrom(self.trajectory)
         content.ClearField("created_at")
         content.ClearField("usage")
+        for step in content.steps:
+            step.ClearField("source")
         digest = hashlib.sha256()
         for part in (
             content.SerializeToString(deterministic=True),

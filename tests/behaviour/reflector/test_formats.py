@@ -104,6 +104,26 @@ def test_a_folder_of_files_of_several_formats_is_learned(
     assert any(error in insight["error_identification"] for insight in by_source[name]["insights"])
 
 
+def test_a_conversation_in_two_formats_is_learned_once(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
+    command, error = {"command": "git commit"}, "exit code 128: no email address"
+    request, answer = {"role": "user", "content": "Commit."}, {"role": "assistant", "content": "I could not commit."}
+    call = {"id": "c1", "type": "function", "function": {"name": "git", "arguments": json.dumps(command)}}
+    openai = [
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "name": "git", "tool_call_id": "c1", "content": error},
+    ]
+    anthropic = [
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "git", "input": command}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": error}]},
+    ]
+    for calls, is_known in ((openai, False), (anthropic, True)):
+        file = tmp_path / "conversation.json"
+        file.write_text(json.dumps({"messages": [request, *calls, answer], "status": "failure"}), encoding="utf-8")
+        learned = hansei("learn", file, "--dataset", dataset, "--json")
+        assert learned.code == 0, learned.err
+        assert learned.lines[0]["response"].get("already_learned", False) is is_known
+
+
 def test_the_error_of_an_unknown_format_lists_all_formats(hansei: Hansei, dataset: str, tmp_path: Path) -> None:
     file = tmp_path / "log.json"
     file.write_text('{"events": [], "traj": "lost"}', encoding="utf-8")
