@@ -197,6 +197,19 @@ async def test_a_usage_that_a_later_call_states_is_added_once(tmp_path: Path) ->
     assert not after.days
 
 
+async def test_a_trajectory_from_files_of_two_formats_is_counted_once(tmp_path: Path) -> None:
+    evidence = EvidenceRepository(str(tmp_path / "evidence.db"))
+    steps = [trajectory_pb2.Step(role=trajectory_pb2.STEP_ROLE_ASSISTANT, content="done")]
+    sources = [trajectory_pb2.Step(role=step.role, content=step.content, source="messages[0]") for step in steps]
+    async with open_archive(evidence) as (servicer, _, _):
+        first, again = await store(servicer, steps=sources), await store(servicer, steps=steps)
+        found = await read(servicer)
+        overview = await read_overview(evidence)
+    assert [first.stored, again.stored] == [True, False]
+    assert list(found.trajectory.steps) == sources
+    assert overview.with_playbook.counts.trajectories == 1
+
+
 async def test_a_repeated_delivery_is_counted_once(tmp_path: Path) -> None:
     evidence = EvidenceRepository(str(tmp_path / "evidence.db"))
     async with open_archive(evidence) as (servicer, _, _):

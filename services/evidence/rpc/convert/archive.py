@@ -42,7 +42,7 @@ def decode_request(request: pb.StoreTrajectoryRequest) -> IncomingTrajectory:
     content.trajectory.ClearField("created_at")
     # It is in the summary, so that a later call can add it.
     content.trajectory.ClearField("usage")
-    content_hash = hashlib.sha256(content.SerializeToString(deterministic=True)).hexdigest()
+    content_hash = _hash_content(content)
     content.trajectory.id = trajectory.id or f"t-{content_hash[:32]}"
     if trajectory.HasField("created_at"):
         content.trajectory.created_at.CopyFrom(trajectory.created_at)
@@ -152,6 +152,15 @@ def encode_trajectory(trajectory: ArchivedTrajectory) -> archive_pb2.ArchivedTra
         )
     )
     return message
+
+
+def _hash_content(content: pb.GetTrajectoryResponse) -> str:
+    """Return a hash that is the same for a conversation from files of several formats."""
+    copy = pb.GetTrajectoryResponse()
+    copy.CopyFrom(content)
+    for step in copy.trajectory.steps:
+        step.ClearField("source")
+    return hashlib.sha256(copy.SerializeToString(deterministic=True)).hexdigest()
 
 
 def _prepare(
