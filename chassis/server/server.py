@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
 from collections.abc import Collection, Mapping, Sequence
@@ -129,9 +130,9 @@ class Server:
 
     async def start(self) -> None:
         """Serve health and reflection at once, and each service after `set_ready`."""
-        await self._grpc.start()
-        if self._for_probes is not None:
-            await self._for_probes.start()
+        for server in filter(None, (self._grpc, self._for_probes)):
+            # A server that is cancelled while it starts cannot be stopped without an error in its main loop.
+            await asyncio.shield(server.start())
 
     def set_ready(self, service: Service) -> None:
         """Let the calls of a service reach its handlers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import threading
@@ -118,6 +119,27 @@ async def test_started_services_are_closed_in_reverse_when_a_later_start_fails()
             pass
 
     assert order == ["start a", "start b", "close b", "close a"]
+
+
+async def test_a_cancelled_start_ends_without_an_error() -> None:
+    failures: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, failure: failures.append(failure))
+
+    async def stay() -> None:
+        async with serve(service(Probe())):
+            await asyncio.Event().wait()
+
+    for turns in range(5):
+        starting = asyncio.create_task(stay())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+    gc.collect()  # A failed task that nobody waits for is reported when it is collected.
+    await asyncio.sleep(0)
+
+    assert not failures
 
 
 async def test_a_port_in_use_is_reported_as_a_bad_setting_and_not_shared(start_probe: Serve) -> None:
