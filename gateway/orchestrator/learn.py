@@ -18,6 +18,7 @@ from hansei.reflector.v1 import reflector_service_pb2 as reflector_pb
 from hansei.reflector.v1 import trajectory_pb2
 from libs.prompts.language import detect_language
 from libs.prompts.outcomes import build_test_report
+from libs.trajectories.content import reduce_to_content
 
 MAX_SERVED_BULLETS = 1000
 MAX_LEARNED_BULLETS = 1000
@@ -164,10 +165,7 @@ def _ensure_id(request: gateway.LearnRequest) -> trajectory_pb2.Trajectory:
         return request.trajectory
     trajectory = trajectory_pb2.Trajectory()
     trajectory.CopyFrom(request.trajectory)
-    trajectory.ClearField("created_at")
-    trajectory.ClearField("usage")
-    for step in trajectory.steps:
-        step.ClearField("source")
+    reduce_to_content(trajectory)
     content = trajectory.SerializeToString(deterministic=True)
     trajectory.CopyFrom(request.trajectory)
     trajectory.id = "t-" + hashlib.sha256(content).hexdigest()[:32]

@@ -12,6 +12,7 @@ from gateway.bulk.usecases.ports import SubmissionStore
 from hansei.gateway.v1 import bulk_pb2 as bulk
 from hansei.gateway.v1 import bulk_service_pb2 as service
 from libs.storage.idempotency import IdempotencyKey
+from libs.trajectories.content import reduce_to_content
 
 METHOD = "SubmitTrajectories"
 _SCOPE = "job/"
@@ -79,14 +80,11 @@ async def _read_batches(
 
 
 def _copy_content(item: bulk.QueuedTrajectory) -> bulk.QueuedTrajectory:
-    """Return a copy without what readers of files fill in (times, usages, positions): the same file is the same job."""
+    """Return a copy with the content of the trajectories alone, so that the same file is the same job."""
     copy = bulk.QueuedTrajectory()
     copy.CopyFrom(item)
     for trajectory in (copy.trajectory, *copy.siblings):
-        trajectory.ClearField("created_at")
-        trajectory.ClearField("usage")
-        for step in trajectory.steps:
-            step.ClearField("source")
+        reduce_to_content(trajectory)
     return copy
 
 

@@ -15,6 +15,7 @@ from hansei.evidence.v1 import archive_pb2
 from hansei.evidence.v1 import archive_service_pb2 as pb
 from hansei.reflector.v1 import trajectory_pb2
 from libs.guards.guard_trajectory import GuardTrajectory
+from libs.trajectories.content import reduce_to_content
 from libs.trajectories.events import list_events
 from services.evidence.domain.archive import (
     ArchivedTrajectory,
@@ -39,13 +40,10 @@ def decode_request(request: pb.StoreTrajectoryRequest) -> IncomingTrajectory:
     content = pb.GetTrajectoryResponse(
         trajectory=trajectory, ground_truth=request.ground_truth, test_report=request.test_report
     )
-    content.trajectory.ClearField("created_at")
-    # It is in the summary, so that a later call can add it.
-    content.trajectory.ClearField("usage")
     content_hash = _hash_content(content)
     content.trajectory.id = trajectory.id or f"t-{content_hash[:32]}"
-    if trajectory.HasField("created_at"):
-        content.trajectory.created_at.CopyFrom(trajectory.created_at)
+    # It is in the summary, so that a later call can add it.
+    content.trajectory.ClearField("usage")
     learned = tuple(dict.fromkeys(request.learned_bullet_ids))
     usage = StoredUsage(**decode(trajectory.usage)) if trajectory.HasField("usage") else None
     return IncomingTrajectory(
@@ -155,11 +153,9 @@ def encode_trajectory(trajectory: ArchivedTrajectory) -> archive_pb2.ArchivedTra
 
 
 def _hash_content(content: pb.GetTrajectoryResponse) -> str:
-    """Return a hash that is the same for a conversation from files of several formats."""
     copy = pb.GetTrajectoryResponse()
     copy.CopyFrom(content)
-    for step in copy.trajectory.steps:
-        step.ClearField("source")
+    reduce_to_content(copy.trajectory)
     return hashlib.sha256(copy.SerializeToString(deterministic=True)).hexdigest()
 
 
