@@ -42,9 +42,11 @@ async def test_an_interrupted_submission_stores_nothing(system: BulkSystem) -> N
 
 async def test_the_same_file_is_the_same_job_and_another_file_is_another_job(system: BulkSystem) -> None:
     job_id = str(uuid.uuid4())
-    later = item(0)
+    first, later = item(0), item(0)
+    first.trajectory.steps.add(content="done")
+    later.trajectory.steps.add(content="done", source="messages[0]")
     later.trajectory.created_at.FromDatetime(NOW)
-    await system.submit(1, job_id)
+    await submit_job(system.jobs, messages(0, job_id, items=[first]))
 
     assert await submit_job(system.jobs, messages(0, job_id, items=[later])) == (job_id, None)
     with pytest.raises(RequestIdReused):
