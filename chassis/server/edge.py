@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import grpc
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError
 from opentelemetry.trace import Span, SpanKind
 
 from chassis import deadlines, logging, status, telemetry
@@ -119,7 +119,7 @@ class MethodEdge:
 
     def _begin(self, request: Any, context: Any) -> _CallInProgress:
         metadata = context.invocation_metadata() or ()
-        key = normalize_key(request) if isinstance(request, Message) else ""
+        key = normalize_key(request.message) if isinstance(request, _ReadRequest) and not request.fault else ""
         call = Call(self._path, read_correlation_id(metadata), key)
         current_call.set(call)
         span = self._telemetry.begin(telemetry.extract_context(metadata))
@@ -184,22 +184,23 @@ async def _authorize_bytes(request: Any, authorization: Authorization) -> Any:
     return await authorization.check_request(request)
 
 
-async def _check_and_authorize(request: Any, authorization: Authorization) -> Any:
-    if isinstance(request, _UnreadableRequest):
-        raise InvalidArgument(request.description, reason="MALFORMED_MESSAGE")
-    validation.check(request)
-    return await authorization.check_request(request)
+async def _check_and_authorize(request: _ReadRequest, authorization: Authorization) -> Any:
+    if request.fault:
+        raise InvalidArgument(request.fault, reason="MALFORMED_MESSAGE")
+    validation.check(request.message, may_contain_nul=request.may_contain_nul)
+    return await authorization.check_request(request.message)
 
 
 async def _check_requests(requests: AsyncIterator[Any], authorization: Authorization) -> AsyncIterator[Any]:
     async def iterate_checked_requests() -> AsyncIterator[Any]:
         call = current_call.get()
         async for request in requests:
-            if call is not None and not call.request_id and isinstance(request, Message):
-                call.request_id = normalize_key(request)
-            yield await (_authorize_bytes if isinstance(request, bytes) else _check_and_authorize)(
-                request, authorization
-            )
+            if isinstance(request, bytes):
+                yield await _authorize_bytes(request, authorization)
+                continue
+            if call is not None and not call.request_id and not request.fault:
+                call.request_id = normalize_key(request.message)
+            yield await _check_and_authorize(request, authorization)
 
     return iterate_checked_requests()
 
@@ -226,24 +227,29 @@ def _replace_behaviour(handler: Any, behaviour: Callable[[Any, Any], Any]) -> An
     return make(behaviour, parse, _pass_through_bytes(handler.response_serializer))
 
 
-class _UnreadableRequest(NamedTuple):
-    """The reason why bytes are no message. gRPC itself answers errors of a deserializer, as UNKNOWN."""
+class _ReadRequest(NamedTuple):
+    """A request as it was read. No text contains U+0000 if no byte is 0.
 
-    description: str
+    ``fault`` says why bytes are no message, because gRPC answers errors of a deserializer itself, as UNKNOWN.
+    """
+
+    message: Any
+    may_contain_nul: bool = False
+    fault: str = ""
 
 
 def _choose_deserializer(parse: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
-    """Return the deserializer of a method's requests, which returns `_UnreadableRequest` instead of raising."""
+    """Return the deserializer of a method's requests, which returns a `_ReadRequest`; None for requests as bytes."""
     if parse is None:
         return None
 
-    def parse_request(content: bytes) -> Any:
+    def read_request(content: bytes) -> _ReadRequest:
         try:
-            return parse(content)
+            return _ReadRequest(parse(content), b"\0" in content)
         except DecodeError as error:
-            return _UnreadableRequest(f"the request cannot be read as protobuf: {error}")
+            return _ReadRequest(None, fault=f"the request cannot be read as protobuf: {error}")
 
-    return parse_request
+    return read_request
 
 
 def _pass_through_bytes(serialize: Callable[[Any], bytes] | None) -> Callable[[Any], bytes] | None:

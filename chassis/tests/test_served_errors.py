@@ -56,6 +56,16 @@ async def test_invalid_requests_do_not_reach_the_handler(start_probe: Serve, con
     assert server.probe.calls == 0
 
 
+async def test_u0000_in_a_text_does_not_reach_the_handler(start_probe: Serve, connect_probe: Connect) -> None:
+    server = await start_probe()
+    probe = connect_probe(server.address)
+
+    with pytest.raises(errors.InvalidArgument, match=r"text must not contain the character U\+0000"):
+        await probe.Echo(pb.EchoRequest(text="a\0b", colours={"a": 0}))
+    assert server.probe.calls == 0
+    assert (await probe.Echo(pb.EchoRequest(text="ab", colours={"a": 0}))).text == "ab"
+
+
 async def test_each_message_of_a_client_stream_is_checked(start_probe: Serve, connect_probe: Connect) -> None:
     probe = connect_probe((await start_probe()).address)
 
