@@ -61,7 +61,7 @@ RECORDED_TEXTS = frozenset({
 def check(message: Message, *, may_contain_nul: bool = True) -> None:
     """Raise `InvalidArgument` if the message breaks its contract, with the text of the first violation.
 
-    The caller may know that no text contains U+0000.
+    `may_contain_nul` is False if no text contains U+0000; otherwise it is examined.
     """
     found = [_explain(violation, message.DESCRIPTOR) for violation in _validator.collect_violations(message)]
     explained = {violation.field for _, violation in found}
