@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from chassis.quotations import QUOTATION_NOTICE, build_notice, mark_quotations
+from chassis.quotations import MAX_NESTING, QUOTATION_NOTICE, build_notice, mark_quotations
 
 
 @pytest.mark.parametrize(
@@ -32,11 +32,17 @@ def test_quotations_are_marked_and_cannot_end_their_mark(lesson: str, served: st
     assert mark_quotations(lesson) == served
 
 
+def test_the_texts_of_an_object_that_is_too_deep_are_marked_one_by_one() -> None:
+    deepest = '{"a": ' * MAX_NESTING + '{"b": "c"}' + "}" * MAX_NESTING
+    assert mark_quotations(deepest) == f"<quoted>{deepest}</quoted>"
+    assert mark_quotations(f'{{"z": {deepest}}}') == f"{{<quoted>z</quoted>: <quoted>{deepest}</quoted>}}"
+
+
 @pytest.mark.parametrize("text", ['{"a":', '{"a":{"b":1},', '{"', "{", '{"a":"', '"{"', '{"a' + "}" * 9])
 def test_any_long_text_is_marked_at_once(text: str) -> None:
     began = time.process_time()
     mark_quotations(text * (200_000 // len(text)))
-    assert time.process_time() - began < 1.0
+    assert time.process_time() - began < 5.0  # it takes a quarter of a second
 
 
 def test_the_notice_stands_with_marked_quotations_only() -> None:
